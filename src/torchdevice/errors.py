@@ -1,0 +1,43 @@
+"""Every exception and warning that TorchDevice raises. Nothing else lives here.
+
+    TorchDeviceError
+    ├── ConfigError (ValueError)              an unknown target, policy or environment value
+    ├── AlreadyActive (RuntimeError)          a second activation with another configuration
+    ├── TargetUnavailable (RuntimeError)      the target that was asked for is not on this machine
+    └── VirtualDeviceUnavailable (RuntimeError)   a virtual device cannot be built or installed here
+
+    TorchDeviceWarning (UserWarning)          something changes meaning, or a setting was ignored
+
+Each message says what was asked, what was decided and by which setting, and ends in a `Hint:`.
+"""
+
+from __future__ import annotations
+
+
+class TorchDeviceError(Exception):
+    """The root of the tree: `except TorchDeviceError` catches whatever this library raises by itself."""
+
+
+class ConfigError(TorchDeviceError, ValueError):
+    """A setting has a value that means nothing."""
+
+
+class AlreadyActive(TorchDeviceError, RuntimeError):  # noqa: N818 - reads as the state it reports
+    """`activate()` was called with settings that differ from those in force."""
+
+
+class TargetUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
+    """The requested target does not exist on this machine."""
+
+
+class VirtualDeviceUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
+    """A virtual device cannot be built, loaded or installed in this process."""
+
+
+class TorchDeviceWarning(UserWarning):
+    """What TorchDevice warns about: settings that it ignored, requests whose meaning it had to change."""
+
+
+def explain_error(asked: str, decided: str, hint: str) -> str:
+    """The one shape of a message: what was asked; what was decided, and by which setting; what to do."""
+    return f"{asked}; {decided}.\nHint: {hint}"
