@@ -1,1 +1,82 @@
-"""Run PyTorch code written for one accelerator on the one that is there."""
+"""Run PyTorch code written for one accelerator on the one that is there, unedited, and see what was changed.
+
+Importing this package changes nothing, and loads nothing until a name is used: torch imports it through an entry
+point in every process, also where nobody needs it. The public API is what `__all__` lists:
+
+    import torchdevice
+    torchdevice.activate()
+    torch.zeros(2, device="cuda")        # on the accelerator that is there, or on the CPU
+    print(torchdevice.report())
+    torchdevice.deactivate()             # every object of torch is back, by identity
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchdevice.errors import (
+        AlreadyActive,
+        ConfigError,
+        TargetUnavailable,
+        TorchDeviceError,
+        TorchDeviceWarning,
+        VirtualDeviceUnavailable,
+    )
+    from torchdevice.policy.resolve import Decision
+    from torchdevice.reporting.collect import Report
+    from torchdevice.session import (
+        Status,
+        activate,
+        cpu_override,
+        deactivate,
+        explain,
+        is_active,
+        is_patched,
+        original,
+        redirect,
+        report,
+        status,
+        suspended,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyActive",
+    "ConfigError",
+    "Decision",
+    "Report",
+    "Status",
+    "TargetUnavailable",
+    "TorchDeviceError",
+    "TorchDeviceWarning",
+    "VirtualDeviceUnavailable",
+    "activate",
+    "cpu_override",
+    "deactivate",
+    "explain",
+    "is_active",
+    "is_patched",
+    "original",
+    "redirect",
+    "report",
+    "status",
+    "suspended",
+]
+
+_HOMES = {"Decision": "policy.resolve", "Report": "reporting.collect"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    is_error = name.endswith(("Error", "Warning", "Active", "Unavailable"))
+    home = _HOMES.get(name, "errors" if is_error else "session")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

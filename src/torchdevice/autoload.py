@@ -1,0 +1,31 @@
+"""Entry point of group `torch.backends`: torch calls `autoload` at the end of `import torch`, in every process.
+
+It does nothing unless the environment asks: `TORCHDEVICE=1` activates, `TORCHDEVICE_VIRTUAL=mps` installs a virtual
+device first. An exception here would break `import torch`, so everything becomes one warning.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+
+def autoload() -> None:
+    """Act on the environment; never raise."""
+    if not os.environ.get("TORCHDEVICE") and not os.environ.get("TORCHDEVICE_VIRTUAL"):
+        return
+    try:
+        _act_on_environment()
+    except Exception as error:  # whatever it is: `import torch` must go on
+        from torchdevice.errors import TorchDeviceWarning
+
+        warnings.warn(f"torchdevice is off in this process: {error}", TorchDeviceWarning, stacklevel=2)
+
+
+def _act_on_environment() -> None:
+    from torchdevice.config import switched_on
+
+    if switched_on("TORCHDEVICE"):
+        from torchdevice.session import session
+
+        session.activate()

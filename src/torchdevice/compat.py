@@ -1,0 +1,192 @@
+"""Every probe of a torch version and every private torch name that TorchDevice touches, each with its reason.
+
+"Expiry" says what would make an entry unnecessary. Virtual devices, which replace torch's own `_C` functions by the
+dozen, list those names in tables of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.utils.data._utils.worker as _data_worker
+from torch.utils import _device as _default_device
+from torch.utils.data import dataloader as _dataloader
+
+Undo = Callable[[], None]
+
+# Bound before anything is patched: `torch.device` itself is replaced while a session is active.
+RealDevice = torch.device
+RealGenerator = torch.Generator
+RealTensor = torch.Tensor
+
+TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+# The iterator behind `for batch in loader` and the entry of worker processes have no public names.
+# Expiry: a public hook of DataLoader for moving batches and for starting workers.
+DataLoaderIterator = _dataloader._BaseDataLoaderIter
+MultiprocessingIterator = _dataloader._MultiProcessingDataLoaderIter
+worker_loop = _data_worker._worker_loop
+WORKER_LOOP = "torch.utils.data._utils.worker._worker_loop"
+DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
+MULTIPROCESSING_ITERATOR = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
+# Where `.cuda()`, `.cpu()` and `.to()` of all storages are defined. Expiry: none in sight.
+STORAGE_BASE = "torch.storage._StorageBase"
+
+
+def device_types() -> tuple[str, ...]:
+    """The device types that this torch can parse, read from the message with which it refuses others.
+
+    Expiry: a public list of device types.
+    """
+    try:
+        RealDevice("unknown")
+    except RuntimeError as refusal:
+        listed = re.search(r"Expected one of (.+?) device type", str(refusal))
+        if listed:
+            return tuple(name.strip() for name in listed[1].split(","))
+    raise RuntimeError(f"torch {torch.__version__} no longer lists its device types when it refuses one")
+
+
+def default_device_functions() -> frozenset[Callable[..., Any]]:
+    """The functions that honour `torch.set_default_device`.
+
+    Calling this before patching also fills torch's cache with the original functions: filled later it would hold
+    our wrappers, and `with torch.device(...)` would no longer recognise what torch passes to it.
+    Expiry: a public list of factory functions.
+    """
+    return frozenset(_default_device._device_constructors())
+
+
+def device_schemas() -> dict[str, list[Any]]:
+    """All overloads of each operator of which at least one has a `device` argument, by name without `aten::`.
+
+    Expiry: public access to operator schemas.
+    """
+    overloads: dict[str, list[Any]] = {}
+    takes_device: set[str] = set()
+    for schema in torch._C._jit_get_all_schemas():
+        namespace, _, name = schema.name.partition("::")
+        if namespace != "aten":
+            continue
+        overloads.setdefault(name, []).append(schema)
+        if name not in takes_device and "Device? device" in str(schema):
+            takes_device.add(name)
+    return {name: overloads[name] for name in takes_device}
+
+
+def has_device_context() -> bool:
+    """Whether `with torch.device(...)` or `torch.set_default_device(...)` supplies missing devices right now.
+
+    Expiry: `torch.get_default_device()` telling "nothing set" from "cpu".
+    """
+    depth = torch._C._len_torch_function_stack()
+    return depth > 0 and any(
+        isinstance(torch._C._get_function_stack_at(level), _default_device.DeviceContext) for level in range(depth)
+    )
+
+
+def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Undo | None:
+    """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is; None if it is not one.
+
+    Expiry: torch.jit's removal.
+    """
+    from torch.jit import _builtins
+
+    table = _builtins._get_builtin_table()
+    operator = table.get(id(original))
+    if operator is None:
+        return None
+    table[id(wrapper)] = operator
+    return lambda: table.pop(id(wrapper), None)
+
+
+def weights_only_cache_clear() -> None:
+    """Forget which `torch.device` class the safe unpickler allows: it caches the one it saw first.
+
+    Expiry: the cache holding names instead of objects.
+    """
+    from torch import _weights_only_unpickler
+
+    _weights_only_unpickler._get_allowed_globals.cache_clear()
+
+
+def restore_storage(storage: Any, location: str) -> Any:
+    """Put a storage that `torch.load` has read to a location tag. Expiry: none, it is documented for extensions."""
+    return torch.serialization.default_restore_location(storage, location)
+
+
+def legacy_tensor_types() -> Iterator[tuple[ModuleType, str]]:
+    """The legacy tensor types (`torch.FloatTensor`, `torch.cuda.FloatTensor`, …) with the modules that hold them.
+
+    Expiry: their removal.
+    """
+    for kind in sorted(torch._tensor_classes, key=str):
+        yield sys.modules[kind.__module__], kind.__name__
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Runs an action once, right after a module has been imported for the first time."""
+
+    def __init__(self, module: str, action: Callable[[], None]) -> None:
+        self._module = module
+        self._action = action
+        self._searching = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._module or self._searching:
+            return None
+        self._searching = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._searching = False
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self.remove()
+            self._action()
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def remove(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+
+def when_dynamo_is_imported(action: Callable[[], None]) -> Undo:
+    """Run `action` now if torch's compiler front end is loaded, else when it first is (importing it takes a second).
+
+    Expiry: `torch.compiler.substitute_in_graph` working without importing the compiler.
+    """
+    module = sys.modules.get("torch._dynamo")
+    if module is not None and hasattr(module, "optimize"):
+        action()
+        return lambda: None
+    finder = _AfterImport("torch._dynamo", action)
+    sys.meta_path.insert(0, finder)
+    return finder.remove
+
+
+def trace_as(wrapper: Callable[..., Any], twin: Callable[..., Any]) -> None:
+    """Make torch's compiler trace `twin` wherever it meets `wrapper`. Needs the compiler to be loaded."""
+    torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)  # type: ignore[arg-type]
+
+
+def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make torch's compiler run `function` while tracing and keep the result as a constant."""
+    return torch.compiler.assume_constant_result(function)

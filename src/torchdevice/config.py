@@ -1,0 +1,126 @@
+"""Settings: what can be set, where each value came from, and how bad values are reported.
+
+Reading the environment happens here and nowhere else. What the values *mean* lives in `policy`, what they switch
+on lives in `session`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from torchdevice.errors import ConfigError, explain_error
+
+POLICIES = ("accelerate", "portable")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+AUTO = "auto"
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off", ""})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its field in `Config`, the variable that sets it, and the values it takes (none: free text)."""
+
+    field: str
+    variable: str
+    allowed: tuple[str, ...] = ()
+
+
+SETTINGS = (
+    Setting("target", "TORCHDEVICE_TARGET"),
+    Setting("policy", "TORCHDEVICE_POLICY", POLICIES),
+    Setting("log_level", "TORCHDEVICE_LOG_LEVEL", LOG_LEVELS),
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings in force. `sources` tells for each field whether an argument, a variable or the default gave it."""
+
+    target: str = AUTO
+    policy: str = "accelerate"
+    log_level: str = "WARNING"
+    enabled: bool = True
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def source(self, name: str) -> str:
+        """Where the value of the field `name` came from: "argument", the variable's name, or "default"."""
+        return self.sources.get(name, "default")
+
+
+def resolve_config(
+    *, target: str | None = None, policy: str | None = None, environ: Mapping[str, str] | None = None
+) -> Config:
+    """Merge arguments over environment over defaults; a value that means nothing raises `ConfigError`."""
+    environ = os.environ if environ is None else environ
+    arguments = {"target": target, "policy": policy}
+    values: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for setting in SETTINGS:
+        given = arguments.get(setting.field)
+        source = "argument"
+        if given is None:
+            given, source = environ.get(setting.variable) or None, setting.variable
+        if given is None:
+            continue
+        values[setting.field] = _checked(setting, given, source)
+        sources[setting.field] = source
+    config = Config(**values, sources=sources)
+    enabled, source = _enabled(environ)
+    return replace(config, enabled=enabled, sources={**sources, "enabled": source})
+
+
+def _checked(setting: Setting, given: object, source: str) -> str:
+    where = f"{setting.field}={given!r} (from the argument)" if source == "argument" else f"{source}={given!r}"
+    if not isinstance(given, str):
+        raise ConfigError(
+            explain_error(
+                f"{where} was asked for",
+                "a setting is a string, so nothing was changed",
+                f"pass {setting.field} as a string, such as {(setting.allowed or ('cpu',))[0]!r}",
+            )
+        )
+    if not setting.allowed:
+        return given.strip().lower()
+    for value in setting.allowed:
+        if given.strip().lower() == value.lower():
+            return value
+    raise ConfigError(
+        explain_error(
+            f"{where} was asked for",
+            f"{setting.field} has no such value, so nothing was changed",
+            f"use one of {', '.join(setting.allowed)}",
+        )
+    )
+
+
+def _enabled(environ: Mapping[str, str]) -> tuple[bool, str]:
+    """`TORCH_ALLOW_REDIRECTS=true` forces redirection on; `TORCHDEVICE_ENABLED=0` forces it off and wins."""
+    given = environ.get("TORCHDEVICE_ENABLED")
+    if given is not None and not _flag("TORCHDEVICE_ENABLED", given):
+        return False, "TORCHDEVICE_ENABLED"
+    if environ.get("TORCH_ALLOW_REDIRECTS", "").strip().lower() == "true":
+        return True, "TORCH_ALLOW_REDIRECTS"
+    return True, "default" if given is None else "TORCHDEVICE_ENABLED"
+
+
+def _flag(variable: str, given: str) -> bool:
+    value = given.strip().lower()
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise ConfigError(
+        explain_error(
+            f"{variable}={given!r} was asked for", "it is a switch, so nothing was changed", f"set {variable} to 0 or 1"
+        )
+    )
+
+
+def switched_on(variable: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment turns the switch `variable` on; unset and empty mean off."""
+    environ = os.environ if environ is None else environ
+    return _flag(variable, environ.get(variable, ""))

@@ -1,0 +1,148 @@
+"""Records of what was changed, how they are counted, and who hears of them.
+
+A record is built once per place (call site, API, request); after that a call costs one atomic count. Nothing here
+formats or prints: see `reporting`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType
+
+from torchdevice.errors import TorchDeviceWarning
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in user code."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A request that became another: which API, what was asked, what it became, why, and where in user code."""
+
+    api: str
+    asked: str
+    given: str
+    reason: str
+    site: Site
+
+
+Listener = Callable[[Redirect], None]
+Key = tuple[object, ...]
+
+# Places are told apart by code object and instruction, which is cheap but grows with code made by `exec`: beyond
+# this many they are folded into (file, line), so that memory stays flat.
+_FOLD_BEYOND = 20_000
+
+
+class _Tally:
+    """One place: its record and an atomic counter (`next` on an `itertools.count` needs no lock)."""
+
+    __slots__ = ("_counter", "_looks", "code", "record")
+
+    def __init__(self, record: Redirect, code: CodeType) -> None:
+        self.record = record
+        self.code = code  # held, so that its identity is not reused while it is a key
+        self._counter = itertools.count()
+        self._looks = 0
+
+    def add(self) -> None:
+        next(self._counter)
+
+    def total(self) -> int:
+        """The count so far; looking counts too, so earlier looks are taken off."""
+        seen = next(self._counter) - self._looks
+        self._looks += 1
+        return seen
+
+
+class Ledger:
+    """All records of a session with their counts, and the listeners that hear of each place once."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[Key, _Tally] = {}
+        self._folded: dict[Redirect, int] = {}
+        self._lock = threading.Lock()
+        self._listeners: list[Listener] = []
+
+    def count(self, key: Key) -> bool:
+        """Count a call at a known place; False if the place is new and must be opened with `open`."""
+        tally = self._tallies.get(key)
+        if tally is None:
+            return False
+        tally.add()
+        return True
+
+    def open(self, key: Key, code: CodeType, record: Redirect) -> None:
+        """Enter a new place with its first call and tell the listeners."""
+        with self._lock:
+            if len(self._tallies) >= _FOLD_BEYOND:
+                self._fold()
+            tally = self._tallies.get(key)
+            fresh = tally is None
+            if tally is None:
+                tally = self._tallies[key] = _Tally(record, code)
+            tally.add()
+            fresh = fresh and record not in self._folded
+            listeners = tuple(self._listeners) if fresh else ()
+        for listener in listeners:
+            self._tell(listener, record)
+
+    def _tell(self, listener: Listener, record: Redirect) -> None:
+        try:
+            listener(record)
+        except Exception as error:  # user code must not fail because somebody listens: dropped, with one warning
+            self._drop(listener)
+            warnings.warn(
+                f"torchdevice: the listener {listener!r} raised {error!r} and was dropped", TorchDeviceWarning, stacklevel=2
+            )
+
+    def _fold(self) -> None:
+        for tally in self._tallies.values():
+            self._folded[tally.record] = self._folded.get(tally.record, 0) + tally.total()
+        self._tallies = {}
+
+    def _drop(self, listener: Listener) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    @contextmanager
+    def listening(self, listener: Listener) -> Iterator[None]:
+        """Hear of each new place while inside."""
+        self.listen(listener)
+        try:
+            yield
+        finally:
+            self._drop(listener)
+
+    def listen(self, listener: Listener) -> None:
+        """Hear of each new place from now on."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def totals(self) -> dict[Redirect, int]:
+        """Each record with its number of calls, most frequent first."""
+        with self._lock:
+            totals = dict(self._folded)
+            for tally in self._tallies.values():
+                totals[tally.record] = totals.get(tally.record, 0) + tally.total()
+        return dict(sorted(totals.items(), key=lambda item: (-item[1], str(item[0].site), item[0].api)))
+
+    def clear(self) -> None:
+        """Forget all places and counts."""
+        with self._lock:
+            self._tallies = {}
+            self._folded = {}

@@ -1,0 +1,384 @@
+"""One adapter per argument shape: how a device sits in a call, and how the call goes on with another one.
+
+An adapter takes the original, the path under which people know it, and the translator; it returns the replacement.
+The hot path of each is one look-up of the request in `translator.settled`. Which functions get which adapter is
+`points`; whole classes are `standins`, loading and data loading are `loading`, legacy tensor types are `legacy`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
+from torchdevice.patching.translator import Translator
+from torchdevice.policy.resolve import Caller
+
+Function = Callable[..., Any]
+
+# Copies from the host to these can be asynchronous, so pinned memory has a meaning.
+_PINNABLE = frozenset({"cuda", "xpu"})
+
+
+def dress(wrapper: Function, original: Function, path: str) -> Function:
+    """Give a wrapper the original's name, documentation, signature and a place from which it can be unpickled."""
+    wrapper.__name__ = original.__name__
+    wrapper.__doc__ = original.__doc__
+    wrapper.__dict__.update(getattr(original, "__dict__", {}))
+    if inspect.isfunction(original):
+        wrapper.__module__, wrapper.__qualname__ = original.__module__, original.__qualname__
+    else:  # C functions carry the name of the C class that holds them, which cannot be looked up
+        wrapper.__module__, wrapper.__qualname__ = _importable(path)
+    wrapper.__wrapped__ = original  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _importable(path: str) -> tuple[str, str]:
+    module, _, name = path.rpartition(".")
+    inner = name
+    while module not in sys.modules:
+        module, _, outer = module.rpartition(".")
+        inner = f"{outer}.{inner}"
+    return module, inner
+
+
+# --- factories: `device` is a keyword ---------------------------------------------------------------------------
+
+
+def fresh_tensor(original: Function, path: str, translator: Translator, like_tensors: bool = False) -> Function:
+    """A factory: no device means "none given", unless a generator or (`like_tensors`) a tensor argument says where."""
+    settled = translator.settled
+
+    def factory(*args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        try:
+            known = device in settled
+        except TypeError:  # unhashable: no device, torch says so
+            known = True
+        if known and "pin_memory" not in kwargs:
+            return original(*args, **kwargs)
+        return elsewhere(device, args, kwargs)
+
+    def elsewhere(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if device is None and translator.in_force:
+            if kwargs.get("out") is not None or (like_tensors and _any_tensor(args, kwargs)):
+                return original(*args, **kwargs)
+            generator = kwargs.get("generator")
+            if generator is not None:
+                device = kwargs["device"] = generator.device
+        given = translator.translate(device, path, depth=2)
+        if given is not device:
+            kwargs["device"] = given
+        if kwargs.get("pin_memory") and translator.in_force and not _can_pin(translator, given):
+            del kwargs["pin_memory"]
+        return original(*args, **kwargs)
+
+    return dress(factory, original, path)
+
+
+def tensor_like(original: Function, path: str, translator: Translator) -> Function:
+    """`*_like` and `new_*`: no device means "as the input", so only a device that is given is translated."""
+    settled = translator.settled
+
+    def factory(*args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            device = kwargs["device"]
+            try:
+                known = device is None or device in settled
+            except TypeError:
+                known = True
+            if not known:
+                kwargs["device"] = translator.translate(device, path)
+        return original(*args, **kwargs)
+
+    return dress(factory, original, path)
+
+
+def traceable(original: Function, path: str, translator: Translator, mode: str) -> Function:
+    """The twin of a factory for torch's compiler: no frames, the decision is a constant of the graph."""
+
+    @constant_when_traced
+    def decided(asked: Any) -> Any:
+        return translator.translate_traced(asked, path)
+
+    def fresh(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("generator") is None and kwargs.get("out") is None:
+            kwargs["device"] = decided(kwargs.get("device"))
+        return original(*args, **kwargs)
+
+    def unless_tensors(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None or not _any_tensor(args, kwargs):
+            kwargs["device"] = decided(kwargs.get("device"))
+        return original(*args, **kwargs)
+
+    def like(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None:
+            kwargs["device"] = decided(kwargs["device"])
+        return original(*args, **kwargs)
+
+    return {"fresh": fresh, "unless_tensors": unless_tensors, "like": like}[mode]
+
+
+def _any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(value, RealTensor) for value in args) or any(
+        isinstance(value, RealTensor) for value in kwargs.values()
+    )
+
+
+def _can_pin(translator: Translator, device: Any) -> bool:
+    on_cpu = device is None or RealDevice(device).type == "cpu"
+    return on_cpu and translator.host.type in _PINNABLE
+
+
+# --- conversions: methods that move --------------------------------------------------------------------------
+
+
+def convert_to(original: Function, path: str, translator: Translator) -> Function:
+    """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
+    settled = translator.settled
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        asked = args[0] if args else kwargs.get("device")
+        try:
+            known = asked in settled
+        except TypeError:
+            known = True
+        if known:
+            return original(self, *args, **kwargs)
+        return elsewhere(self, asked, args, kwargs)
+
+    def elsewhere(self: Any, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(asked, (str, int, RealDevice)):
+            given = translator.translate(asked, path, depth=2)
+            if args:
+                args = (given, *args[1:])
+            else:
+                kwargs["device"] = given
+        return original(self, *args, **kwargs)
+
+    return dress(to, original, path)
+
+
+def move_to_cpu(original: Function, path: str, translator: Translator, to: Function) -> Function:
+    """`.cpu()`: a request for the CPU, so it stays where it is when that request is redirected."""
+
+    def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = translator.translate("cpu", path)
+        if given == "cpu":
+            return original(self, *args, **kwargs)
+        return to(self, *args, device=given, **kwargs)
+
+    return dress(cpu, original, path)
+
+
+def move_to_accelerator(original: Function, path: str, translator: Translator, to: Function, kind: str) -> Function:
+    """`.cuda()` and its kin: the method's name is the type, an argument may give the index."""
+
+    def accelerate(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not translator.in_force:
+            return original(self, device, *args, **kwargs)
+        asked = kind if device is None else device
+        if isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0:
+            asked = f"{kind}:{asked}"
+        given = translator.translate(asked, path)
+        where = given if isinstance(given, RealDevice) else _device_or_none(given)
+        if where is None or where.type == kind:
+            return original(self, device if given is asked else given, *args, **kwargs)
+        if args:
+            kwargs["non_blocking"] = args[0]
+        return to(self, device=where, **kwargs)
+
+    return dress(accelerate, original, path)
+
+
+def _device_or_none(asked: Any) -> Any:
+    try:
+        return RealDevice(asked)
+    except (RuntimeError, TypeError):  # not a device: the original says so
+        return None
+
+
+def convert_generator(original: Function, path: str, translator: Translator) -> Function:
+    """An in-place sampler whose generator lives elsewhere: sample where the generator is, then copy."""
+
+    def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
+        generator = kwargs.get("generator")
+        if generator is None or generator.device.type == self.device.type or not translator.in_force:
+            return original(self, *args, **kwargs)
+        return self.copy_(original(torch.empty_like(self, device=generator.device), *args, **kwargs))
+
+    return dress(sample, original, path)
+
+
+# --- functions with a device parameter -----------------------------------------------------------------------
+
+
+def parameter(original: Function, path: str, translator: Translator, name: str, as_type: bool = False) -> Function:
+    """A Python function with a device parameter; `as_type` for those that want the type's name only.
+
+    A default that names a device (`GradScaler(device="cuda")`) is a request like any other.
+    """
+    parameters = list(inspect.signature(original).parameters.values())
+    position = next(index for index, each in enumerate(parameters) if each.name == name)
+    default = parameters[position].default
+    if parameters[position].kind is inspect.Parameter.KEYWORD_ONLY:
+        position = sys.maxsize
+
+    def translated(asked: Any) -> Any:
+        if asked is None or asked is inspect.Parameter.empty:
+            return asked
+        if as_type and isinstance(asked, str):
+            return translator.redirected_type(asked, path, depth=2)
+        return translator.translate(asked, path, depth=2)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > position:
+            given = translated(args[position])
+            args = (*args[:position], given, *args[position + 1 :])
+        elif name in kwargs:
+            kwargs[name] = translated(kwargs[name])
+        elif isinstance(default, str):
+            kwargs[name] = translated(default)
+        return original(*args, **kwargs)
+
+    return dress(call, original, path)
+
+
+def autocast_init(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.autocast(device_type)`: the target's autocast with the dtype that the asked type would have used."""
+
+    def __init__(self: Any, device_type: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if isinstance(device_type, str) and translator.in_force:
+            given = translator.redirected_type(device_type, path)
+            if given != device_type and dtype is None:
+                dtype = torch.get_autocast_dtype(device_type)
+            device_type = given
+        original(self, device_type, dtype, *args, **kwargs)
+
+    return dress(__init__, original, path)
+
+
+def fork_rng(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.random.fork_rng`: on the CPU there are no device generators to save beside the CPU's own."""
+
+    def fork(*args: Any, **kwargs: Any) -> Any:
+        asked = kwargs.get("device_type", "cuda")
+        if isinstance(asked, str) and translator.in_force:
+            given = translator.redirected_type(asked, path)
+            kwargs["device_type"] = given
+            if given == "cpu":
+                del kwargs["device_type"]
+                args, kwargs["devices"] = (), ()
+            elif given != asked and (args or kwargs.get("devices")):
+                count = translator.host.count
+                folded = dict.fromkeys(index % count for index in (args[0] if args else kwargs["devices"]))
+                args, kwargs["devices"] = args[1:], tuple(folded)
+        return original(*args, **kwargs)
+
+    return dress(fork, original, path)
+
+
+def set_default(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.set_default_device`: where the CPU is the default anyway, torch's (slow) default mode is not needed."""
+
+    def set_default_device(device: Any) -> None:
+        given = device if device is None else translator.translate(device, path)
+        is_target_cpu = given is not device and getattr(given, "type", None) == "cpu"
+        original(None if is_target_cpu and not translator.host.accelerated else given)
+
+    return dress(set_default_device, original, path)
+
+
+def get_default(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.get_default_device`: where a tensor without a device would go."""
+
+    def get_default_device() -> Any:
+        given = translator.translate(None, path)
+        return original() if given is None else given
+
+    return dress(get_default_device, original, path)
+
+
+# --- results and receivers ------------------------------------------------------------------------------------
+
+
+def result_follows(original: Function, path: str, translator: Translator) -> Function:
+    """A function that takes no device and makes a CPU tensor (`from_numpy`): the result goes where "none" goes."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        given = translator.translate(None, path)
+        return made if given is None else made.to(given)
+
+    return dress(make, original, path)
+
+
+def numpy_from_anywhere(original: Function, path: str, translator: Translator, to: Function) -> Function:
+    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: the array of a copy."""
+
+    def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.is_cpu or not translator.in_force:
+            return original(self, *args, **kwargs)
+        return original(to(self, RealDevice("cpu")), *args, **kwargs)
+
+    return dress(numpy, original, path)
+
+
+def cpu_argument(original: Function, path: str, translator: Translator, name: str) -> Function:
+    """A function that insists on a CPU tensor for one argument: it gets one."""
+    try:
+        names = list(inspect.signature(original).parameters)
+    except ValueError:  # a C function: the argument in question is its second
+        names = ["self", name]
+    position = names.index(name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if translator.in_force:
+            if len(args) > position:
+                args = (*args[:position], _on_cpu(args[position]), *args[position + 1 :])
+            elif name in kwargs:
+                kwargs[name] = _on_cpu(kwargs[name])
+        return original(*args, **kwargs)
+
+    return dress(call, original, path)
+
+
+def _on_cpu(value: Any) -> Any:
+    return value.to(RealDevice("cpu")) if isinstance(value, RealTensor) else value
+
+
+def pin_memory(original: Function, path: str, translator: Translator) -> Function:
+    """`.pin_memory()`: nothing to do where the target cannot use it, or where the tensor is there already."""
+
+    def pin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if translator.in_force and not _can_pin(translator, self.device):
+            return self
+        return original(self, *args, **kwargs)
+
+    return dress(pin, original, path)
+
+
+def record_stream(original: Function, path: str, translator: Translator) -> Function:
+    """`.record_stream(s)`: a hint to a caching allocator; where the tensor's device has none, there is nothing to do."""
+
+    def record(self: Any, stream: Any) -> None:
+        if self.device.type in _PINNABLE or not translator.in_force:
+            original(self, stream)
+
+    return dress(record, original, path)
+
+
+def get_device(original: Function, path: str, translator: Translator) -> Function:
+    """`.get_device()`: user code wants an ordinal that it can pass on; the CPU stands for device 0 of the target."""
+
+    def ordinal(self: Any) -> int:
+        index: int = original(self)
+        if index >= 0 or not translator.in_force or translator.host.accelerated or self.device.type != "cpu":
+            return index
+        return 0 if translator.caller() is Caller.USER else index
+
+    return dress(ordinal, original, path)

@@ -1,0 +1,128 @@
+"""Legacy tensor types: `torch.cuda.FloatTensor(...)`, `x.type("torch.cuda.FloatTensor")`, `set_default_tensor_type`.
+
+A legacy type is a dtype and a device in one name; here it is taken apart and the device goes through the policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from torchdevice.compat import RealDevice, legacy_tensor_types
+from torchdevice.patching.adapters import Function, dress
+from torchdevice.patching.standins import StandInType, stand_in
+from torchdevice.patching.translator import Translator
+
+
+class LegacyType(NamedTuple):
+    """What a legacy type says: `torch.cuda.FloatTensor` is cuda and float32 (and not sparse)."""
+
+    device: str | None
+    dtype: torch.dtype
+    sparse: bool
+
+
+def read_legacy_type(name: str) -> LegacyType | None:
+    """Take a legacy type's name apart; None if it is not one (`torch.Tensor` and dtypes are not)."""
+    parts = name.split(".")
+    if parts[0] != "torch" or not parts[-1].endswith("Tensor") or parts[-1] == "Tensor":
+        return None
+    plain = getattr(torch, parts[-1], None)
+    dtype = getattr(plain, "dtype", None)
+    middle = [part for part in parts[1:-1] if part != "sparse"]
+    if not isinstance(dtype, torch.dtype) or len(middle) > 1:
+        return None
+    return LegacyType(middle[0] if middle else None, dtype, "sparse" in parts)
+
+
+def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
+    """A dense legacy type: what it makes has its dtype, on the device that the policy picks for its name."""
+    read = read_legacy_type(path)
+    assert read is not None, path
+    plain = getattr(torch, real.__name__)
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not translator.in_force:
+            return real(*args, **kwargs)
+        given = translator.translate(read.device, path, depth=2)
+        wanted = RealDevice(given if given is not None else "cpu")
+        if wanted.type == (read.device or "cpu"):
+            return real(*args, **kwargs)
+        made = _original(plain)(*args, **kwargs)
+        return made.to(wanted)
+
+    return stand_in(real, construct, _LegacyStandIn, _read=read, _translator=translator)
+
+
+class _LegacyStandIn(StandInType):
+    """`isinstance(x, torch.cuda.FloatTensor)`: a tensor of that dtype on the device that the name stands for."""
+
+    _read: LegacyType
+    _translator: Translator
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if isinstance(instance, cls._real):
+            return True
+        if not isinstance(instance, torch.Tensor) or instance.dtype is not cls._read.dtype:
+            return False
+        given = cls._translator.redirected_type(cls._read.device or "cpu", f"torch.{cls.__name__}")
+        return bool(instance.device.type == given)
+
+
+def _original(kind: Any) -> Any:
+    return kind._real if isinstance(kind, StandInType) else kind
+
+
+def tensor_type(original: Function, path: str, translator: Translator) -> Function:
+    """`x.type(...)`: a legacy type by name or as a class moves and casts; anything else is torch's business."""
+
+    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
+        asked = args[0] if args else kwargs.get("dtype")
+        read = _asked_legacy(asked) if translator.in_force else None
+        if read is None or read.sparse:
+            return original(self, *args, **kwargs)
+        given = translator.translate(read.device or "cpu", path)
+        wanted = given if isinstance(given, RealDevice) else RealDevice(given)
+        non_blocking = kwargs.get("non_blocking", args[1] if len(args) > 1 else False)
+        return self.to(device=wanted, dtype=read.dtype, non_blocking=non_blocking)
+
+    return dress(convert, original, path)
+
+
+def _asked_legacy(asked: Any) -> LegacyType | None:
+    if isinstance(asked, str):
+        return read_legacy_type(asked)
+    if isinstance(asked, type) and asked.__name__.endswith("Tensor"):
+        return read_legacy_type(f"{asked.__module__}.{asked.__name__}")
+    return None
+
+
+def default_tensor_type(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.set_default_tensor_type`: a type of the target is torch's business; else a dtype and a default device."""
+
+    def set_default_tensor_type(t: Any) -> None:
+        read = _asked_legacy(t) if translator.in_force else None
+        if read is None:
+            original(_original(t))
+            return
+        given = translator.translate(read.device or "cpu", path)
+        wanted = given if isinstance(given, RealDevice) else RealDevice(given)
+        if wanted.type == (read.device or "cpu"):
+            original(_original(t))
+        elif wanted.type == "cpu" or translator.fills:  # where tensors without a device go anyway
+            torch.set_default_dtype(read.dtype)
+        else:
+            torch.set_default_dtype(read.dtype)
+            torch.set_default_device(wanted)
+
+    return dress(set_default_tensor_type, original, path)
+
+
+def legacy_paths() -> list[str]:
+    """The dense legacy types of every namespace that torch has, such as `torch.FloatTensor` and `torch.cuda.HalfTensor`."""
+    paths = []
+    for module, name in legacy_tensor_types():
+        if not module.__name__.endswith("sparse"):
+            paths.append(f"{module.__name__}.{name}")
+    return paths

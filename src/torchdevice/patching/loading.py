@@ -1,0 +1,166 @@
+"""Adapters for what comes in from outside: checkpoints (`torch.load`) and batches (`DataLoader`).
+
+Worker processes are started through an entry that `session` provides; nothing here activates anything.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+
+from torchdevice.compat import RealDevice, RealTensor, restore_storage
+from torchdevice.patching.adapters import Function, dress
+from torchdevice.patching.translator import Translator
+from torchdevice.policy.resolve import Caller
+
+Locate = Callable[[Any, str], Any]
+
+
+def load(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.load`: each storage goes where the policy sends the location that it was saved from or mapped to."""
+
+    def load_mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if translator.in_force:
+            map_location = _mapped(map_location, path, translator, sys._getframe(1))
+        return original(f, map_location, *args, **kwargs)
+
+    return dress(load_mapped, original, path)
+
+
+def _mapped(map_location: Any, path: str, translator: Translator, frame: FrameType) -> Locate:
+    decided: dict[Any, Any] = {}
+
+    def place(storage: Any, location: Any) -> Any:
+        if location not in decided:
+            decided[location] = translator.translate_from(location, path, frame)
+        given = decided[location]
+        if storage.device == given:
+            return storage
+        return restore_storage(storage, str(given))
+
+    def by_callable(storage: Any, location: str) -> Any:
+        placed = map_location(storage, location)
+        if placed is None:
+            return place(storage, location)
+        given = translator.translate_from(placed.device, path, frame)
+        return placed if placed.device == given else placed.to(device=given)
+
+    def by_table(storage: Any, location: str) -> Any:
+        return place(storage, map_location.get(location, location))
+
+    def as_saved(storage: Any, location: str) -> Any:
+        return place(storage, location)
+
+    def to_one(storage: Any, location: str) -> Any:
+        return place(storage, map_location)
+
+    if map_location is None:
+        return as_saved
+    if isinstance(map_location, dict):
+        return by_table
+    return by_callable if callable(map_location) else to_one
+
+
+def script_load(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.jit.load`: takes one device for everything; without one, a module saved on CUDA must not look for it."""
+
+    def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        asked = map_location
+        if asked is None and translator.in_force and not translator.host.accelerated:
+            asked = RealDevice("cpu")
+        return original(f, translator.translate(asked, path), *args, **kwargs)
+
+    return dress(load_script, original, path)
+
+
+def iterator_init(original: Function, path: str, translator: Translator) -> Function:
+    """The start of an epoch: no pinning where it has no meaning, and a dataset that workers can touch."""
+
+    def __init__(self: Any, loader: Any) -> None:  # noqa: N807
+        if not translator.in_force:
+            original(self, loader)
+            return
+        asked = loader.pin_memory
+        if asked and translator.host.type not in ("cuda", "xpu"):
+            # For this call only: torch would warn on every epoch that there is nothing to pin for.
+            loader.pin_memory = False
+        try:
+            original(self, loader)
+        finally:
+            loader.pin_memory = asked
+        if loader.num_workers > 0 and translator.fills:
+            self._dataset = dataset_for_workers(self._dataset)
+
+    return dress(__init__, original, path)
+
+
+def iterator_next(original: Function, path: str, translator: Translator) -> Function:
+    """A batch that reaches user code is where a tensor without a device would be."""
+
+    def __next__(self: Any) -> Any:  # noqa: N807
+        batch = original(self)
+        if not translator.in_force or translator.caller() is not Caller.USER or not _holds_cpu_tensor(batch):
+            return batch
+        given = translator.translate(None, "torch.utils.data.DataLoader")
+        return batch if given is None else moved(batch, given)
+
+    return dress(__next__, original, path)
+
+
+def moved(batch: Any, device: Any) -> Any:
+    """The same structure with its tensors on `device`, built as torch's own collation builds structures."""
+    if isinstance(batch, RealTensor):
+        return batch.to(device)
+    if not isinstance(batch, (str, bytes, type)) and callable(getattr(batch, "to", None)):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        clone = copy.copy(batch)
+        clone.update({key: moved(value, device) for key, value in batch.items()})  # type: ignore[attr-defined]
+        return clone
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(moved(value, device) for value in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(moved(value, device) for value in batch)
+    return batch
+
+
+def _holds_cpu_tensor(batch: Any) -> bool:
+    if isinstance(batch, RealTensor):
+        return batch.is_cpu
+    if isinstance(batch, Mapping):
+        return any(_holds_cpu_tensor(value) for value in batch.values())
+    if isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)):
+        return any(_holds_cpu_tensor(value) for value in batch)
+    return callable(getattr(batch, "to", None))
+
+
+def dataset_for_workers(dataset: Any) -> Any:
+    """The dataset with its accelerator tensors on the CPU: worker processes cannot use the accelerator.
+
+    Looks into datasets, lists, tuples and dicts; what holds no such tensor is passed on as it is.
+    """
+    if isinstance(dataset, RealTensor):
+        return dataset if dataset.is_cpu else dataset.to(RealDevice("cpu"))
+    if isinstance(dataset, dict):
+        return _rebuilt(dataset, {key: dataset_for_workers(value) for key, value in dataset.items()})
+    if isinstance(dataset, (list, tuple)) and not hasattr(dataset, "_fields"):
+        items = [dataset_for_workers(value) for value in dataset]
+        changed = any(new is not old for new, old in zip(items, dataset, strict=True))
+        return type(dataset)(items) if changed else dataset
+    if isinstance(dataset, torch.utils.data.Dataset) and hasattr(dataset, "__dict__"):
+        state = dataset_for_workers(vars(dataset))
+        if state is vars(dataset):
+            return dataset
+        clone = copy.copy(dataset)
+        vars(clone).update(state)
+        return clone
+    return dataset
+
+
+def _rebuilt(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
+    return after if any(after[key] is not before[key] for key in before) else before

@@ -1,0 +1,228 @@
+"""The rows: which names of torch are patched, with which adapter, and when.
+
+Factories and moving methods are found in torch itself; the rows written here are the names that have a shape of
+their own. Building a replacement is lazy and happens once a process; applying is `engine`'s business.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from torchdevice import compat
+from torchdevice.patching import adapters, legacy, loading, standins
+from torchdevice.patching.engine import Replacement
+from torchdevice.patching.translator import Translator
+from torchdevice.policy.hosts import is_accelerator
+
+Adapter = Callable[..., Any]
+
+ALWAYS = "always"
+FILLING = "filling"  # only where "none" and "cpu" go to an accelerator
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in torch and what becomes of it. `traced` names the twin that torch's compiler sees."""
+
+    path: str
+    adapter: Adapter
+    options: dict[str, Any] = field(default_factory=dict)
+    when: str = ALWAYS
+    traced: str | None = None
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A row that does not apply to this torch, and why."""
+
+    path: str
+    reason: str
+
+
+PACKED = "torch.nn.utils.rnn.PackedSequence"
+MODULE = "torch.nn.Module"
+TENSOR = "torch.Tensor"
+TYPED_STORAGE = "torch.storage.TypedStorage"
+MOVERS = (TENSOR, MODULE, PACKED, compat.STORAGE_BASE, TYPED_STORAGE)
+
+WRITTEN = (
+    Point("torch.device", standins.device_class),
+    Point("torch.Generator", standins.generator_class),
+    Point("torch.Stream", standins.stream_class),
+    Point("torch.Event", standins.stream_class),
+    Point("torch.load", loading.load),
+    Point("torch.jit.load", loading.script_load),
+    Point("torch.set_default_device", adapters.set_default),
+    Point("torch.get_default_device", adapters.get_default, when=FILLING),
+    Point("torch.get_device_module", adapters.parameter, {"name": "device"}),
+    Point("torch.random.fork_rng", adapters.fork_rng),
+    Point("torch.from_numpy", adapters.result_follows, when=FILLING),
+    Point("torch.frombuffer", adapters.result_follows, when=FILLING),
+    Point("torch.amp.autocast_mode.autocast.__init__", adapters.autocast_init),
+    Point("torch.amp.autocast_mode.custom_fwd", adapters.parameter, {"name": "device_type", "as_type": True}),
+    Point("torch.amp.autocast_mode.custom_bwd", adapters.parameter, {"name": "device_type", "as_type": True}),
+    Point("torch.amp.grad_scaler.GradScaler.__init__", adapters.parameter, {"name": "device", "as_type": True}),
+    Point("torch.Tensor.type", legacy.tensor_type),
+    Point("torch.set_default_tensor_type", legacy.default_tensor_type),
+    Point("torch.Tensor.pin_memory", adapters.pin_memory),
+    Point("torch.Tensor.record_stream", adapters.record_stream),
+    Point("torch.Tensor.get_device", adapters.get_device),
+    Point("torch.Tensor.numpy", adapters.numpy_from_anywhere, {"to": "torch.Tensor.to"}, FILLING),
+    Point("torch.Tensor.random_", adapters.convert_generator, when=FILLING),
+    Point("torch.Tensor.new_tensor", adapters.tensor_like),
+    Point("torch.Tensor.new", adapters.tensor_like),
+    Point("torch.nn.Module.to_empty", adapters.parameter, {"name": "device"}),
+    Point("torch.storage.UntypedStorage.__new__", adapters.tensor_like),
+    Point("torch.storage.TypedStorage.__new__", adapters.tensor_like),
+    Point("torch.storage.TypedStorage.__init__", adapters.tensor_like),
+    Point(f"{compat.STORAGE_BASE}.pin_memory", adapters.pin_memory),
+    Point("torch.nn.utils.rnn.pack_padded_sequence", adapters.cpu_argument, {"name": "lengths"}, FILLING),
+    Point("torch.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
+    Point("torch.Tensor.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
+    Point("torch.random.set_rng_state", adapters.cpu_argument, {"name": "new_state"}, FILLING),
+    Point(f"{compat.DATALOADER_ITERATOR}.__init__", loading.iterator_init),
+    Point(f"{compat.DATALOADER_ITERATOR}.__next__", loading.iterator_next, when=FILLING),
+)
+
+# The same object under another public name: whoever imports it from there must get the same replacement.
+_ALIAS_MODULES = ("torch", "torch.serialization", "torch.random", "torch.amp", "torch.jit", "torch.fft", "torch.nn.utils.rnn")
+_FACTORY_MODULES = ("torch", "torch.fft", "torch.nested")
+
+
+def all_points() -> Iterator[Point]:
+    """Every row for the installed torch: found ones first."""
+    yield from _factories()
+    yield from _movers()
+    for path in legacy.legacy_paths():
+        in_cuda = path.count(".") > 1
+        yield Point(path, legacy.legacy_class, when=ALWAYS if in_cuda else FILLING)
+    yield from WRITTEN
+
+
+def _factories() -> Iterator[Point]:
+    schemas = compat.device_schemas()
+    constructors = compat.default_device_functions()
+    for module_name in _FACTORY_MODULES:
+        module = sys.modules[module_name]
+        for name, value in vars(module).items():
+            if name.startswith("_") or isinstance(value, type) or not callable(value):
+                continue
+            overloads = schemas.get(getattr(value, "__name__", name), schemas.get(name, []))
+            if value in constructors or (overloads and not hasattr(value, "__code__")):
+                yield _factory(f"{module_name}.{name}", overloads)
+    for name, overloads in schemas.items():
+        if name.startswith("new_"):
+            yield Point(f"torch.Tensor.{name}", adapters.tensor_like)
+
+
+def _factory(path: str, overloads: list[Any]) -> Point:
+    with_device = [schema for schema in overloads if any(a.name == "device" for a in schema.arguments)]
+    takes_tensor = [any("Tensor" in str(a.type) for a in s.arguments if a.name != "out") for s in with_device]
+    if path.endswith("_like"):
+        return Point(path, adapters.tensor_like, traced="like")
+    # Some form takes tensors instead of a device (`normal`), all do (`sparse_*`), or no schema tells (`asarray`):
+    # there a tensor among the arguments says where the result goes.
+    from_tensors = any("Tensor" in str(a.type) for s in overloads if s not in with_device for a in s.arguments[:1])
+    if from_tensors or all(takes_tensor) or path in ("torch.tensor", "torch.as_tensor"):
+        return Point(path, adapters.fresh_tensor, {"like_tensors": True}, traced="unless_tensors")
+    return Point(path, adapters.fresh_tensor, traced="fresh")
+
+
+def _movers() -> Iterator[Point]:
+    for owner in MOVERS:
+        to = f"{owner}.to"
+        yield Point(to, adapters.convert_to)
+        yield Point(f"{owner}.cpu", adapters.move_to_cpu, {"to": to}, FILLING)
+        for kind in compat.device_types():
+            if is_accelerator(kind) and hasattr(_resolve(owner), kind):
+                yield Point(f"{owner}.{kind}", adapters.move_to_accelerator, {"to": to, "kind": kind})
+
+
+class Replacements:
+    """The replacements of this process, built once from the originals and reused by every activation."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+        self._built: list[tuple[Point, Any, list[Replacement]]] | None = None
+        self.skips: list[Skip] = []
+
+    def select(self, filling: bool) -> list[Replacement]:
+        """What to apply, given whether "none" and "cpu" go to an accelerator."""
+        return [
+            replacement
+            for point, _, replacements in self._build()
+            if filling or point.when == ALWAYS
+            for replacement in replacements
+        ]
+
+    def wrapped_builtins(self) -> Iterator[tuple[Any, Any]]:
+        """Pairs of (replacement, original) for torch.jit."""
+        for _, original, replacements in self._build():
+            yield replacements[0].value, original
+
+    def traced_twins(self) -> Iterator[tuple[Any, Any]]:
+        """Pairs of (replacement, twin) for torch's compiler."""
+        for point, original, replacements in self._build():
+            if point.traced is not None:
+                yield replacements[0].value, adapters.traceable(original, point.path, self._translator, point.traced)
+
+    def _build(self) -> list[tuple[Point, Any, list[Replacement]]]:
+        if self._built is None:
+            originals = {point.path: self._find(point) for point in all_points()}
+            points = {point.path: point for point in all_points()}
+            self._built = [
+                (points[path], original, self._replace(points[path], original))
+                for path, original in originals.items()
+                if original is not None
+            ]
+        return self._built
+
+    def _find(self, point: Point) -> Any:
+        try:
+            return _resolve(point.path)
+        except AttributeError:
+            self.skips.append(Skip(point.path, f"torch {torch.__version__} has no such name"))
+            return None
+
+    def _replace(self, point: Point, original: Any) -> list[Replacement]:
+        options = dict(point.options)
+        if "to" in options:
+            options["to"] = _resolve(options["to"])
+        value = point.adapter(original, point.path, self._translator, **options)
+        owner, name = _owner(point.path)
+        if name == "__new__":
+            value = staticmethod(value)
+        places = [Replacement(point.path, owner, name, value)]
+        places += [
+            Replacement(f"{alias}.{name}", sys.modules[alias], name, value)
+            for alias in _ALIAS_MODULES
+            if sys.modules[alias] is not owner and getattr(sys.modules[alias], name, None) is original
+        ]
+        return places
+
+
+def _owner(path: str) -> tuple[Any, str]:
+    holder, _, name = path.rpartition(".")
+    return _resolve(holder), name
+
+
+def _resolve(path: str) -> Any:
+    """The object at a dotted path: the longest importable prefix, then attributes."""
+    module, _, rest = path.partition(".")
+    found: Any = importlib.import_module(module)
+    for name in rest.split(".") if rest else ():
+        if not hasattr(found, name) and f"{module}.{name}" in sys.modules:
+            found = sys.modules[f"{module}.{name}"]
+        else:
+            found = getattr(found, name)
+        module = f"{module}.{name}"
+    return found
+
+
+resolve_path = _resolve

@@ -1,0 +1,130 @@
+"""Classes that stand in for torch's own: calling one translates and returns a *real* instance.
+
+`isinstance`, `issubclass`, `==`, hashing, `X | None`, pickling and attribute access are those of the real class.
+Adapters for functions live in `adapters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchdevice.compat import RealDevice
+from torchdevice.patching.translator import Translator
+
+Construct = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+class StandInType(type):
+    """The metaclass: its instances behave as the class that they stand in for."""
+
+    _real: type
+    _construct: Construct
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls._construct(args, kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls._real)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return subclass is cls or issubclass(subclass, cls._real)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls._real
+
+    def __hash__(cls) -> int:
+        return hash(cls._real)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls._real, name)
+
+    def __dir__(cls) -> list[str]:
+        return dir(cls._real)
+
+    def __repr__(cls) -> str:
+        return repr(cls._real)
+
+
+def stand_in(real: type, construct: Construct, kind: type[StandInType] = StandInType, **extra: Any) -> StandInType:
+    """A class that is called through `construct` and otherwise is `real`; `kind` may refine what `isinstance` means."""
+
+    def refuse(cls: type, **kwargs: Any) -> None:
+        raise TypeError(f"type '{real.__module__}.{real.__qualname__}' is not an acceptable base type")
+
+    return kind(
+        real.__name__,
+        (),
+        {
+            "__module__": real.__module__,
+            "__qualname__": real.__qualname__,
+            "__doc__": real.__doc__,
+            "__init_subclass__": classmethod(refuse),
+            "_real": real,
+            "_construct": staticmethod(construct),
+            **extra,
+        },
+    )
+
+
+def device_class(real: type, path: str, translator: Translator) -> StandInType:
+    """`torch.device`. Devices cannot change, so the ones that need no decision are made once and shared."""
+    known: dict[tuple[Any, ...], Any] = {}
+    settled = translator.settled
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) == 1 and not kwargs:
+            try:
+                asked = args[0]
+                if asked in settled:
+                    made = known.get(args)
+                    if made is None:
+                        made = known[args] = real(asked)
+                    return made
+            except TypeError:  # unhashable: no device, torch says so
+                return real(*args)
+            return translated(asked)
+        if not translator.in_force:
+            return real(*args, **kwargs)
+        if len(args) == 2 and args == ("cpu", -1):
+            return translated("cpu:-1")
+        if not args and kwargs.get("type") == "cpu" and kwargs.get("index") == -1:
+            return translated("cpu:-1")
+        return translated(real(*args, **kwargs))
+
+    def translated(asked: Any) -> Any:
+        given = translator.translate(asked, path, depth=3)
+        return given if isinstance(given, RealDevice) else real(given)
+
+    return stand_in(real, construct)
+
+
+def generator_class(real: type, path: str, translator: Translator) -> StandInType:
+    """`torch.Generator`: follows the policy, also when no device is given."""
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) > 1 or kwargs.keys() - {"device"} or (args and kwargs):
+            return real(*args, **kwargs)  # torch says what is wrong
+        asked = args[0] if args else kwargs.get("device")
+        given = translator.translate(asked, path, depth=2)
+        return real() if given is None else real(device=given)
+
+    return stand_in(real, construct)
+
+
+def stream_class(real: type, path: str, translator: Translator) -> StandInType:
+    """`torch.Stream` and `torch.Event`: the device may be the first argument or a keyword."""
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        asked = args[0] if args else kwargs.get("device")
+        if asked is not None and "stream_id" not in kwargs:
+            given = translator.translate(asked, path, depth=2)
+            if args:
+                args = (given, *args[1:])
+            else:
+                kwargs["device"] = given
+        elif asked is None and translator.in_force and not translator.host.accelerated:
+            kwargs["device"] = RealDevice("cpu")  # torch would look for an accelerator and find none
+        return real(*args, **kwargs)
+
+    return stand_in(real, construct)

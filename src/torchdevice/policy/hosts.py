@@ -1,0 +1,89 @@
+"""What a machine offers: the real one, or one invented for `explain`. How requests are decided lives in `resolve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from torchdevice.compat import RealDevice
+from torchdevice.errors import ConfigError, TargetUnavailable, explain_error
+
+# Types that torch can parse and that are no accelerators: they are never redirected, on any host. Everything
+# else that torch can parse is one, so a type that a later torch adds is redirected without a change here.
+NOT_ACCELERATORS = frozenset({"cpu", "meta", "mkldnn", "opengl", "opencl", "ideep", "vulkan", "lazy"})
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine as the policy sees it: one device type to compute on, how many there are, and the current one."""
+
+    type: str
+    count: int = 1
+    current: int = 0
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether there is anything better than the CPU."""
+        return self.type != "cpu"
+
+
+def is_accelerator(device_type: str) -> bool:
+    """Whether requests for this type are requests for an accelerator."""
+    return device_type not in NOT_ACCELERATORS
+
+
+def invent_host(description: str | Host) -> Host:
+    """`"mps"`, `"cuda"`, `"cuda:4"` (four devices), `"xpu"`, `"cpu"`: a host that need not exist."""
+    if isinstance(description, Host):
+        return description
+    kind, _, count = str(description).strip().lower().partition(":")
+    try:
+        RealDevice(kind)
+    except RuntimeError as error:
+        raise ConfigError(
+            explain_error(
+                f"host={description!r} was asked for", f"torch has no device type {kind!r}", "try mps, cuda:4, xpu or cpu"
+            )
+        ) from error
+    if count and not (count.isdecimal() and int(count) > 0):
+        raise ConfigError(
+            explain_error(
+                f"host={description!r} was asked for", f"{count!r} is no number of devices", "write cuda:4 for four"
+            )
+        )
+    return Host(kind, int(count or 1))
+
+
+def this_host() -> Host:
+    """The accelerator that torch reports, else the CPU."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None:
+        return Host("cpu")
+    return Host(accelerator.type, torch.accelerator.device_count(), torch.accelerator.current_device_index())
+
+
+def target_host(target: str, source: str) -> Host:
+    """The host that a configured target stands for: this machine's accelerator, or its CPU."""
+    host = this_host()
+    if target in ("auto", host.type):
+        return host
+    if target == "cpu":
+        return Host("cpu")
+    allowed = ", ".join(dict.fromkeys(("auto", host.type, "cpu")))
+    asked = f"target={target!r} ({source}) was asked for"
+    try:
+        kind = RealDevice(target)
+    except RuntimeError as error:
+        raise ConfigError(
+            explain_error(asked, "torch has no such device type", f"use one of {allowed}")
+        ) from error
+    if kind.index is not None or not is_accelerator(kind.type):
+        raise ConfigError(explain_error(asked, "a target is a device type", f"use one of {allowed}"))
+    raise TargetUnavailable(
+        explain_error(
+            asked,
+            f"torch {torch.__version__} sees no {kind.type} device on this machine",
+            f"use one of {allowed}, or a virtual device: torchdevice.virtual.install({kind.type!r})",
+        )
+    )

@@ -1,0 +1,145 @@
+"""The policy table as one pure function: (request, who asks, host, policy, override) → Decision.
+
+Parsing a request also lives here, because that is where `cpu:-1` gets its meaning. Caching, recording and
+recognising callers do not: see `patching.translator` and `patching.callers`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from torchdevice.compat import RealDevice
+from torchdevice.policy.hosts import Host, is_accelerator
+
+_OVERRIDE = re.compile(r"cpu:-1\Z")
+
+
+class Caller(Enum):
+    """Who asks. Requests for an accelerator that the host lacks are redirected whoever asks."""
+
+    USER = "user code"
+    AGENT = "torch on the user's behalf"  # a missing device is the user's; an explicit "cpu" is meant
+    TORCH = "torch itself"  # a missing device and an explicit "cpu" are both meant
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A device request after parsing. `type` None: no device was given."""
+
+    type: str | None
+    index: int | None = None
+    override: bool = False
+
+    def __str__(self) -> str:
+        if self.override:
+            return "cpu:-1"
+        if self.type is None:
+            return "none given"
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a request becomes. `redirected` is False where torch would have done the same by itself."""
+
+    device: RealDevice
+    redirected: bool
+    reason: str
+
+
+NOTHING = Request(None)
+OVERRIDE = Request("cpu", None, override=True)
+
+
+def parse(asked: object) -> Request:
+    """Read a request as torch does: None, a string, a `torch.device`, an ordinal. Torch's own errors propagate."""
+    if asked is None:
+        return NOTHING
+    if isinstance(asked, str) and _OVERRIDE.match(asked):
+        return OVERRIDE
+    if isinstance(asked, int) and not isinstance(asked, bool):
+        # An ordinal means "the accelerator with this number"; without one torch cannot even make the device, so
+        # it is read as the type that such code was written for. torch checks the sign, with its own message.
+        return _as_torch_reads(RealDevice("cuda", asked))
+    return _as_torch_reads(asked)
+
+
+def _as_torch_reads(asked: object) -> Request:
+    device = asked if isinstance(asked, RealDevice) else RealDevice(asked)  # type: ignore[arg-type]
+    return Request(device.type, device.index)
+
+
+def resolve(
+    request: Request, host: Host, policy: str = "accelerate", override: bool = False, caller: Caller = Caller.USER
+) -> Decision:
+    """Decide by the table in docs/policy.md."""
+    if request.override:
+        return Decision(RealDevice("cpu"), False, "cpu:-1 asks for the real CPU")
+    if request.type is None:
+        return _nothing_given(host, policy, caller)
+    if request.type == "cpu":
+        return _cpu(request, host, policy, override, caller)
+    if not is_accelerator(request.type):
+        return Decision(_spelled(request), False, f"{request.type} is no accelerator: never redirected")
+    if request.type == host.type:
+        return _native(request, host)
+    return Decision(
+        _on_host(request, host),
+        True,
+        f"no {request.type} here: {'the accelerator is' if host.accelerated else 'there is only the'} {_named(host)}",
+    )
+
+
+def _nothing_given(host: Host, policy: str, caller: Caller) -> Decision:
+    if not host.accelerated:
+        return Decision(RealDevice("cpu"), False, "no device given, and there is only the CPU")
+    if policy == "portable":
+        return Decision(RealDevice("cpu"), False, "no device given: left to torch by policy=portable")
+    if caller is Caller.TORCH:
+        return Decision(RealDevice("cpu"), False, "torch itself asks without a device and means the CPU")
+    return Decision(_on_host(NOTHING, host), True, f"no device given: policy=accelerate uses {_named(host)}")
+
+
+def _cpu(request: Request, host: Host, policy: str, override: bool, caller: Caller) -> Decision:
+    kept = _spelled(request)
+    if not host.accelerated:
+        return Decision(kept, False, "there is only the CPU")
+    if override:
+        return Decision(kept, False, "the CPU override is on")
+    if policy == "portable":
+        return Decision(kept, False, "cpu is left alone by policy=portable")
+    if caller is not Caller.USER:
+        return Decision(kept, False, f"{caller.value} asks for the CPU and means it")
+    return Decision(_on_host(NOTHING, host), True, f"cpu becomes {_named(host)} by policy=accelerate")
+
+
+def _native(request: Request, host: Host) -> Decision:
+    if request.index is None or request.index < host.count:
+        return Decision(_spelled(request), False, f"{host.type} is here")
+    return Decision(
+        RealDevice(host.type, host.current),
+        True,
+        f"no {request} here: {host.type} has {host.count} device{'s' if host.count > 1 else ''}",
+    )
+
+
+def _on_host(request: Request, host: Host) -> RealDevice:
+    """The host's device for a request of another type: the same index where it exists, else the current one.
+
+    The CPU is always written without an index: torch reports CPU tensors as `cpu`, and treats `cpu:0` as another
+    device when it compiles, loads and compares.
+    """
+    if not host.accelerated:
+        return RealDevice("cpu")
+    index = request.index if request.index is not None and request.index < host.count else host.current
+    return RealDevice(host.type, index)
+
+
+def _spelled(request: Request) -> RealDevice:
+    return RealDevice(request.type) if request.index is None else RealDevice(request.type, request.index)
+
+
+def _named(host: Host) -> str:
+    return "CPU" if host.type == "cpu" else host.type

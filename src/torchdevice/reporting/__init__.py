@@ -1,0 +1,1 @@
+"""Reports: what was changed, for people and for programs. Sees records only."""

@@ -1,0 +1,324 @@
+"""The only composer: configuration, host, translator and patches become a session that starts and ends.
+
+State of the process is one `Session` object. The public functions of the package are its methods.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torchdevice import compat
+from torchdevice.config import Config, resolve_config
+from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
+from torchdevice.events import Redirect
+from torchdevice.patching.engine import Applied, Replacement, apply
+from torchdevice.patching.points import Replacements, Skip, resolve_path
+from torchdevice.patching.translator import Translator, translator
+from torchdevice.policy.hosts import Host, invent_host, target_host, this_host
+from torchdevice.policy.resolve import Decision, parse, resolve
+from torchdevice.reporting.collect import Report
+
+logger = logging.getLogger("torchdevice")
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `torchdevice.status()` tells."""
+
+    active: bool
+    target: str | None
+    policy: str | None
+    sources: Mapping[str, str]
+    override: bool
+    patched: tuple[str, ...]
+    skipped: tuple[Skip, ...]
+    redirected_calls: int
+    redirected_places: int
+    lost: tuple[str, ...]
+
+
+class Session:
+    """The process's translation: at most one is active, whoever started it."""
+
+    def __init__(self, running: Translator) -> None:
+        self._translator = running
+        self._replacements = Replacements(running)
+        self._lock = threading.RLock()
+        self._config: Config | None = None
+        self._applied: Applied | None = None
+        self._undo: list[Callable[[], None]] = []
+        self._lost: tuple[str, ...] = ()
+        self._twins_registered = False
+
+    @property
+    def active(self) -> bool:
+        """Whether translation is on."""
+        return self._applied is not None
+
+    def activate(self, target: str | None = None, policy: str | None = None) -> None:
+        """Start translation. Again with the same settings: nothing happens. With others: `AlreadyActive`."""
+        config = resolve_config(target=target, policy=policy)
+        with self._lock:
+            if self._config is not None:
+                self._check_same(config)
+                return
+            if config.enabled:
+                self._start(config)
+
+    def deactivate(self) -> None:
+        """End translation and put every object of torch back. Nothing happens if it is not on."""
+        with self._lock:
+            if self._config is not None:
+                self._stop()
+
+    def _start(self, config: Config) -> None:
+        host = target_host(config.target, config.source("target"))
+        compat.default_device_functions()
+        self._translator.start(host, config.policy)
+        try:
+            replacements = self._replacements.select(self._translator.fills)
+            self._applied = apply([*replacements, *_worker_replacement(config, host)])
+        except BaseException:
+            self._translator.stop()
+            raise
+        self._config = config
+        for wrapper, original in self._replacements.wrapped_builtins():
+            undo = compat.register_script_builtin(wrapper, original)
+            if undo is not None:
+                self._undo.append(undo)
+        self._undo.append(compat.when_dynamo_is_imported(self._register_twins))
+        compat.weights_only_cache_clear()
+        self._undo.append(compat.weights_only_cache_clear)
+        self._undo.append(_log_to_stderr(config, self._translator))
+        self._undo.append(_exported(config, host))
+
+    def _stop(self) -> None:
+        assert self._applied is not None
+        self._translator.stop()
+        self._lost = self._applied.undo()
+        self._applied = None
+        self._config = None
+        while self._undo:
+            self._undo.pop()()
+        if self._lost:
+            warnings.warn(
+                f"torchdevice: {', '.join(self._lost)} had been replaced by somebody else and was left as it is",
+                TorchDeviceWarning,
+                stacklevel=3,
+            )
+
+    def _register_twins(self) -> None:
+        if not self._twins_registered:
+            self._twins_registered = True
+            for wrapper, twin in self._replacements.traced_twins():
+                compat.trace_as(wrapper, twin)
+
+    def _check_same(self, config: Config) -> None:
+        assert self._config is not None
+        asked = (target_host(config.target, config.source("target")).type, config.policy)
+        running = (self._translator.host.type, self._config.policy)
+        if config.enabled and asked != running:
+            raise AlreadyActive(
+                explain_error(
+                    f"activation with target={asked[0]!r}, policy={asked[1]!r} was asked for",
+                    f"translation is already active with target={running[0]!r} ({self._config.source('target')}), "
+                    f"policy={running[1]!r} ({self._config.source('policy')})",
+                    "call torchdevice.deactivate() first, or use `with torchdevice.redirect(...)`",
+                )
+            )
+
+    def redirect(self, target: str | None = None, policy: str | None = None) -> AbstractContextManager[None]:
+        """Translation with these settings inside a `with` or a decorated function; what was before comes back."""
+        return _Redirected(self, target, policy)
+
+    @contextmanager
+    def _redirected(self, target: str | None, policy: str | None) -> Iterator[None]:
+        config = resolve_config(target=target, policy=policy)
+        with self._lock:
+            before = self._config
+            if before is not None:
+                self._stop()
+            try:
+                self._start(config)
+            except BaseException:
+                if before is not None:
+                    self._start(before)
+                raise
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._config is not None:
+                    self._stop()
+                if before is not None:
+                    self._start(before)
+
+    def suspended(self) -> AbstractContextManager[None]:
+        """Requests pass untouched inside, in this thread and task."""
+        return self._translator.suspended()
+
+    def cpu_override(self) -> AbstractContextManager[None]:
+        """Plain `cpu` requests yield the CPU inside; nests and unwinds."""
+        return self._translator.override.scope()
+
+    def status(self) -> Status:
+        """The settings in force and where they came from, what is patched and what was skipped, and the counts."""
+        totals = self._translator.ledger.totals()
+        config = self._config
+        return Status(
+            active=self.active,
+            target=self._translator.host.type if config else None,
+            policy=config.policy if config else None,
+            sources={name: config.source(name) for name in ("target", "policy", "log_level", "enabled")} if config else {},
+            override=self._translator.override.on,
+            patched=self._applied.paths if self._applied else (),
+            skipped=tuple(self._replacements.skips),
+            redirected_calls=sum(totals.values()),
+            redirected_places=len({record.site for record in totals}),
+            lost=self._lost,
+        )
+
+    def report(self) -> Report:
+        """What was redirected so far: API, from → to, count, first place."""
+        return Report.of(self._translator.ledger.totals())
+
+    def original(self, path: str) -> Any:
+        """Torch's own object at `path`, whether or not it is patched at the moment."""
+        if self._applied is not None and path in self._applied.originals:
+            return self._applied.originals[path]
+        return resolve_path(path)
+
+    def is_patched(self, path: str) -> bool:
+        """Whether the object at `path` is ours at the moment."""
+        return self._applied is not None and path in self._applied.originals
+
+    def confine_to_cpu(self, config: Config) -> None:
+        """In a worker process: translate, but to the CPU, because the accelerator belongs to the parent."""
+        with self._lock:
+            if self._config is None:
+                self.activate(target="cpu", policy=config.policy)
+            else:
+                self._translator.start(Host("cpu"), self._config.policy)
+
+
+class _Redirected(ContextDecorator, AbstractContextManager[None]):
+    """`redirect(...)` as a context manager that can be entered again and as a decorator."""
+
+    def __init__(self, session: Session, target: str | None, policy: str | None) -> None:
+        self._open = functools.partial(session._redirected, target, policy)
+        self._entered: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> None:
+        context = self._open()
+        context.__enter__()
+        self._entered.append(context)
+
+    def __exit__(self, *exception: Any) -> None:
+        self._entered.pop().__exit__(*exception)
+
+
+session = Session(translator)
+
+
+def explain(
+    request: object = None, host: str | Host | None = None, policy: str | None = None, override: bool = False
+) -> Decision:
+    """What a request becomes on this machine or on an invented host, and why. Changes nothing."""
+    config = resolve_config(policy=policy)
+    machine = this_host() if host is None else invent_host(host)
+    return resolve(parse(request), machine, config.policy, override)
+
+
+def activate_or_warn() -> None:
+    """For `import TorchDevice`: a bad setting must not break an import, so it costs a warning and the default."""
+    try:
+        session.activate()
+    except ConfigError as error:
+        warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
+        with _without_settings():
+            session.activate()
+
+
+@contextmanager
+def _without_settings() -> Iterator[None]:
+    saved = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("TORCHDEVICE_")}
+    try:
+        yield
+    finally:
+        os.environ.update(saved)
+
+
+def _worker_replacement(config: Config, host: Host) -> Iterator[Replacement]:
+    """DataLoader workers start through us: also a spawned one, which has never heard of this session."""
+    owner, name = compat.WORKER_LOOP.rsplit(".", 1)
+    entry = functools.partial(_worker_entry, config)
+    yield Replacement(compat.WORKER_LOOP, resolve_path(owner), name, entry)
+
+
+def _worker_entry(config: Config, *args: Any, **kwargs: Any) -> Any:
+    session.confine_to_cpu(config)
+    return compat.worker_loop(*args, **kwargs)
+
+
+def _exported(config: Config, host: Host) -> Callable[[], None]:
+    """Let child processes inherit the activation through the environment; the undo puts the environment back."""
+    wanted = {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": host.type, "TORCHDEVICE_POLICY": config.policy}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    return restore
+
+
+def _log_to_stderr(config: Config, running: Translator) -> Callable[[], None]:
+    """Log each place once at INFO; with a level asked for and no logging set up, to stderr."""
+    level_before, handler = logger.level, None
+    logger.setLevel(config.log_level)
+    if config.source("log_level") != "default" and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
+    hearing = running.ledger.listening(_log)
+    hearing.__enter__()
+
+    def stop() -> None:
+        hearing.__exit__(None, None, None)
+        logger.setLevel(level_before)
+        if handler is not None:
+            logger.removeHandler(handler)
+
+    return stop
+
+
+def _log(record: Redirect) -> None:
+    logger.info("%s: %s(%s) → %s: %s", record.site, record.api, record.asked, record.given, record.reason)
+
+
+activate = session.activate
+deactivate = session.deactivate
+redirect = session.redirect
+suspended = session.suspended
+cpu_override = session.cpu_override
+status = session.status
+report = session.report
+is_patched = session.is_patched
+original = session.original
+
+
+def is_active() -> bool:
+    """Whether translation is on in this process."""
+    return session.active
