@@ -184,7 +184,7 @@ def when_dynamo_is_imported(action: Callable[[], None]) -> Undo:
 
 def trace_as(wrapper: Callable[..., Any], twin: Callable[..., Any]) -> None:
     """Make torch's compiler trace `twin` wherever it meets `wrapper`. Needs the compiler to be loaded."""
-    torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)  # type: ignore[arg-type]
+    torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
 
 
 def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 from torchdevice.errors import ConfigError, explain_error
 
@@ -57,7 +58,7 @@ def resolve_config(
     """Merge arguments over environment over defaults; a value that means nothing raises `ConfigError`."""
     environ = os.environ if environ is None else environ
     arguments = {"target": target, "policy": policy}
-    values: dict[str, str] = {}
+    values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:
         given = arguments.get(setting.field)
@@ -68,9 +69,8 @@ def resolve_config(
             continue
         values[setting.field] = _checked(setting, given, source)
         sources[setting.field] = source
-    config = Config(**values, sources=sources)
-    enabled, source = _enabled(environ)
-    return replace(config, enabled=enabled, sources={**sources, "enabled": source})
+    enabled, sources["enabled"] = _enabled(environ)
+    return Config(enabled=enabled, sources=sources, **values)
 
 
 def _checked(setting: Setting, given: object, source: str) -> str:

@@ -44,26 +44,23 @@ Key = tuple[object, ...]
 
 # Places are told apart by code object and instruction, which is cheap but grows with code made by `exec`: beyond
 # this many they are folded into (file, line), so that memory stays flat.
-_FOLD_BEYOND = 20_000
+FOLD_BEYOND = 20_000
 
 
 class _Tally:
     """One place: its record and an atomic counter (`next` on an `itertools.count` needs no lock)."""
 
-    __slots__ = ("_counter", "_looks", "code", "record")
+    __slots__ = ("_looks", "code", "counter", "record")
 
     def __init__(self, record: Redirect, code: CodeType) -> None:
         self.record = record
         self.code = code  # held, so that its identity is not reused while it is a key
-        self._counter = itertools.count()
+        self.counter = itertools.count()
         self._looks = 0
-
-    def add(self) -> None:
-        next(self._counter)
 
     def total(self) -> int:
         """The count so far; looking counts too, so earlier looks are taken off."""
-        seen = next(self._counter) - self._looks
+        seen = next(self.counter) - self._looks
         self._looks += 1
         return seen
 
@@ -77,28 +74,23 @@ class Ledger:
         self._lock = threading.Lock()
         self._listeners: list[Listener] = []
 
-    def count(self, key: Key) -> bool:
-        """Count a call at a known place; False if the place is new and must be opened with `open`."""
+    def counter(self, key: Key) -> Iterator[int] | None:
+        """The counter of a known place: `next` on it counts a call."""
         tally = self._tallies.get(key)
-        if tally is None:
-            return False
-        tally.add()
-        return True
+        return None if tally is None else tally.counter
 
-    def open(self, key: Key, code: CodeType, record: Redirect) -> None:
-        """Enter a new place with its first call and tell the listeners."""
+    def open(self, key: Key, code: CodeType, record: Redirect) -> Iterator[int]:
+        """Enter a new place and tell the listeners; its counter."""
         with self._lock:
-            if len(self._tallies) >= _FOLD_BEYOND:
+            if len(self._tallies) >= FOLD_BEYOND:
                 self._fold()
             tally = self._tallies.get(key)
-            fresh = tally is None
+            listeners = () if tally is not None or record in self._folded else tuple(self._listeners)
             if tally is None:
                 tally = self._tallies[key] = _Tally(record, code)
-            tally.add()
-            fresh = fresh and record not in self._folded
-            listeners = tuple(self._listeners) if fresh else ()
         for listener in listeners:
             self._tell(listener, record)
+        return tally.counter
 
     def _tell(self, listener: Listener, record: Redirect) -> None:
         try:
@@ -106,13 +98,15 @@ class Ledger:
         except Exception as error:  # user code must not fail because somebody listens: dropped, with one warning
             self._drop(listener)
             warnings.warn(
-                f"torchdevice: the listener {listener!r} raised {error!r} and was dropped", TorchDeviceWarning, stacklevel=2
+                f"torchdevice: the listener {listener!r} raised {error!r} and was dropped",
+                TorchDeviceWarning,
+                stacklevel=2,
             )
 
     def _fold(self) -> None:
         for tally in self._tallies.values():
             self._folded[tally.record] = self._folded.get(tally.record, 0) + tally.total()
-        self._tallies = {}
+        self._tallies.clear()
 
     def _drop(self, listener: Listener) -> None:
         with self._lock:
@@ -144,5 +138,5 @@ class Ledger:
     def clear(self) -> None:
         """Forget all places and counts."""
         with self._lock:
-            self._tallies = {}
-            self._folded = {}
+            self._tallies.clear()
+            self._folded.clear()

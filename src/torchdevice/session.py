@@ -177,8 +177,10 @@ class Session:
             active=self.active,
             target=self._translator.host.type if config else None,
             policy=config.policy if config else None,
-            sources={name: config.source(name) for name in ("target", "policy", "log_level", "enabled")} if config else {},
-            override=self._translator.override.on,
+            sources={name: config.source(name) for name in ("target", "policy", "log_level", "enabled")}
+            if config
+            else {},
+            override=self._translator.override.is_on(),
             patched=self._applied.paths if self._applied else (),
             skipped=tuple(self._replacements.skips),
             redirected_calls=sum(totals.values()),

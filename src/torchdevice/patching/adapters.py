@@ -20,6 +20,8 @@ from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
 
+_ABSENT = object()
+
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
 _PINNABLE = frozenset({"cuda", "xpu"})
 
@@ -141,24 +143,25 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
     """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
     settled = translator.settled
 
-    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-        asked = args[0] if args else kwargs.get("device")
+    def to(self: Any, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
         try:
             known = asked in settled
-        except TypeError:
+        except TypeError:  # unhashable: no device, torch says so
             known = True
         if known:
-            return original(self, *args, **kwargs)
+            # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
+            return original(self, asked, *args, **kwargs) if args or kwargs else original(self, asked)
         return elsewhere(self, asked, args, kwargs)
 
     def elsewhere(self: Any, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if asked is _ABSENT:
+            device = kwargs.get("device")
+            if device is not None:
+                kwargs["device"] = translator.translate(device, path, depth=2)
+            return original(self, **kwargs)
         if isinstance(asked, (str, int, RealDevice)):
-            given = translator.translate(asked, path, depth=2)
-            if args:
-                args = (given, *args[1:])
-            else:
-                kwargs["device"] = given
-        return original(self, *args, **kwargs)
+            asked = translator.translate(asked, path, depth=2)
+        return original(self, asked, *args, **kwargs)
 
     return dress(to, original, path)
 
@@ -363,7 +366,7 @@ def pin_memory(original: Function, path: str, translator: Translator) -> Functio
 
 
 def record_stream(original: Function, path: str, translator: Translator) -> Function:
-    """`.record_stream(s)`: a hint to a caching allocator; where the tensor's device has none, there is nothing to do."""
+    """`.record_stream(s)`: a hint to a caching allocator; a device without one has no use for it."""
 
     def record(self: Any, stream: Any) -> None:
         if self.device.type in _PINNABLE or not translator.in_force:

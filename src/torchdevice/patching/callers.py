@@ -43,6 +43,18 @@ class Role(NamedTuple):
 
     caller: Caller
     inner: bool
+    slot: int  # the caller's number: enum members hash slowly
+
+
+_SLOTS = {caller: slot for slot, caller in enumerate(Caller)}
+
+
+def _role(caller: Caller, inner: bool) -> Role:
+    return Role(caller, inner, _SLOTS[caller])
+
+
+# Code under torch's compiler is not running in a frame of its own: it counts as user code, reported further up.
+TRACED = _role(Caller.USER, inner=True)
 
 
 def role_of(filename: str) -> Role:
@@ -50,11 +62,11 @@ def role_of(filename: str) -> Role:
     if filename.startswith(TORCH_FOLDER):
         inside = filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
         best = max((prefix for prefix in _INSIDE_TORCH if _covers(prefix, inside)), key=len)
-        return Role(_INSIDE_TORCH[best], inner=True)
+        return _role(_INSIDE_TORCH[best], inner=True)
     # Code that torch.fx generated carries decisions that were taken while it was traced.
     if filename.startswith((_OURS, "<eval_with_key>")) or filename in _REBUILDERS:
-        return Role(Caller.TORCH, inner=True)
-    return Role(Caller.USER, inner=False)
+        return _role(Caller.TORCH, inner=True)
+    return _role(Caller.USER, inner=False)
 
 
 def _covers(prefix: str, path: str) -> bool:

@@ -61,7 +61,7 @@ class _LegacyStandIn(StandInType):
     _read: LegacyType
     _translator: Translator
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: Any) -> bool:  # noqa: N805 - a metaclass
         if isinstance(instance, cls._real):
             return True
         if not isinstance(instance, torch.Tensor) or instance.dtype is not cls._read.dtype:
@@ -120,7 +120,7 @@ def default_tensor_type(original: Function, path: str, translator: Translator) -
 
 
 def legacy_paths() -> list[str]:
-    """The dense legacy types of every namespace that torch has, such as `torch.FloatTensor` and `torch.cuda.HalfTensor`."""
+    """The dense legacy types of every namespace of torch: `torch.FloatTensor`, `torch.cuda.HalfTensor`, …"""
     paths = []
     for module, name in legacy_tensor_types():
         if not module.__name__.endswith("sparse"):

@@ -91,7 +91,15 @@ WRITTEN = (
 )
 
 # The same object under another public name: whoever imports it from there must get the same replacement.
-_ALIAS_MODULES = ("torch", "torch.serialization", "torch.random", "torch.amp", "torch.jit", "torch.fft", "torch.nn.utils.rnn")
+_ALIAS_MODULES = (
+    "torch",
+    "torch.serialization",
+    "torch.random",
+    "torch.amp",
+    "torch.jit",
+    "torch.fft",
+    "torch.nn.utils.rnn",
+)
 _FACTORY_MODULES = ("torch", "torch.fft", "torch.nested")
 
 
@@ -116,7 +124,7 @@ def _factories() -> Iterator[Point]:
             overloads = schemas.get(getattr(value, "__name__", name), schemas.get(name, []))
             if value in constructors or (overloads and not hasattr(value, "__code__")):
                 yield _factory(f"{module_name}.{name}", overloads)
-    for name, overloads in schemas.items():
+    for name in schemas:
         if name.startswith("new_"):
             yield Point(f"torch.Tensor.{name}", adapters.tensor_like)
 

@@ -6,11 +6,15 @@ Adapters for functions live in `adapters`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from torchdevice.compat import RealDevice
 from torchdevice.patching.translator import Translator
+
+_ABSENT = object()
+_getframe = sys._getframe
 
 Construct = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -68,35 +72,40 @@ def stand_in(real: type, construct: Construct, kind: type[StandInType] = StandIn
 
 
 def device_class(real: type, path: str, translator: Translator) -> StandInType:
-    """`torch.device`. Devices cannot change, so the ones that need no decision are made once and shared."""
-    known: dict[tuple[Any, ...], Any] = {}
+    """`torch.device`. Devices cannot change, so those that are decided once are shared."""
     settled = translator.settled
+    places = translator.places
+    translate = translator.translate
+
+    class DeviceType(StandInType):
+        """Making a device costs torch little, so the known cases of `Translator.translate` are inlined here."""
+
+        def __call__(cls, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
+            if args or kwargs or asked is _ABSENT:
+                return construct(args if asked is _ABSENT else (asked, *args), kwargs)
+            try:
+                made = settled.get(asked)
+            except TypeError:  # unhashable: no device, torch says so
+                return real(asked)
+            if made.__class__ is real:
+                return made
+            frame = _getframe(1)
+            known = places.get((id(frame.f_code), frame.f_lasti, path, asked))
+            if known is not None and known[2] is None and not translator.suspensions:
+                next(known[0])
+                return known[1]
+            given = translate(asked, path)
+            return given if given.__class__ is real else real(given)
 
     def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if len(args) == 1 and not kwargs:
-            try:
-                asked = args[0]
-                if asked in settled:
-                    made = known.get(args)
-                    if made is None:
-                        made = known[args] = real(asked)
-                    return made
-            except TypeError:  # unhashable: no device, torch says so
-                return real(*args)
-            return translated(asked)
         if not translator.in_force:
             return real(*args, **kwargs)
-        if len(args) == 2 and args == ("cpu", -1):
-            return translated("cpu:-1")
-        if not args and kwargs.get("type") == "cpu" and kwargs.get("index") == -1:
-            return translated("cpu:-1")
-        return translated(real(*args, **kwargs))
+        type_and_index = args or (kwargs.get("type"), kwargs.get("index"))
+        asked = "cpu:-1" if type_and_index == ("cpu", -1) else real(*args, **kwargs)
+        given = translate(asked, path, depth=2)
+        return given if given.__class__ is real else real(given)
 
-    def translated(asked: Any) -> Any:
-        given = translator.translate(asked, path, depth=3)
-        return given if isinstance(given, RealDevice) else real(given)
-
-    return stand_in(real, construct)
+    return stand_in(real, construct, DeviceType)
 
 
 def generator_class(real: type, path: str, translator: Translator) -> StandInType:

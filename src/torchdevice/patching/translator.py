@@ -7,7 +7,8 @@ activations and go silent after deactivation. The table itself is `policy.resolv
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -17,45 +18,64 @@ from typing import Any
 import torch
 
 from torchdevice.compat import RealDevice, has_device_context
-from torchdevice.events import Ledger, Redirect, Site
-from torchdevice.patching.callers import Roles, user_frame
+from torchdevice.events import Key, Ledger, Redirect, Site
+from torchdevice.patching.callers import TRACED, Role, Roles, user_frame
 from torchdevice.policy.hosts import Host
 from torchdevice.policy.override import CpuOverride
 from torchdevice.policy.resolve import NOTHING, Caller, Decision, Request, parse, resolve
 
+_getframe = sys._getframe
 _suspended: ContextVar[bool] = ContextVar("torchdevice_suspended", default=False)
 
 
+class Route:
+    """A decision as the running translator wants it. `given` None: leave the request as it is."""
+
+    __slots__ = ("decision", "given", "request")
+
+    def __init__(self, request: Request, decision: Decision) -> None:
+        self.request = request
+        self.decision = decision
+        self.given = decision.device if decision.redirected else None
+
+
 class Translator:
-    """Decides and records. `settled` holds the requests that need neither: wrappers test it first."""
+    """Decides and records.
+
+    `settled` maps requests that need neither to their device: wrappers look there first. `places` holds the places
+    in user code that were seen: their counter, what the request becomes, and what would leave it alone.
+    """
 
     def __init__(self) -> None:
-        self.settled: set[object] = set()
+        self.settled: dict[object, object] = {}
         self.ledger = Ledger()
         self.override = CpuOverride()
         self.host = Host("cpu")
         self.policy = "accelerate"
         self.active = False
+        self.fills = False
         self.roles = Roles()
-        self._decisions: dict[tuple[Request, Host, Caller, bool], Decision] = {}
+        self.suspensions = 0  # in all threads together: while it is 0 nobody needs to ask for their own
+        self._lock = threading.Lock()
+        self._routes: list[dict[object, Route]] = [{} for _ in Caller]  # by Role.slot
+        self.places: dict[Key, tuple[Iterator[int], RealDevice, Callable[[], bool] | None]] = {}
 
     def start(self, host: Host, policy: str) -> None:
         """Take up a host and a policy. The ledger goes on: counts belong to the process until cleared."""
-        self.host, self.policy, self.active = host, policy, True
-        self._decisions.clear()
-        self.settled.clear()
+        self.stop()
+        self.host, self.policy = host, policy
+        self.fills = policy == "accelerate" and host.accelerated
         self.settled.update(_settled_requests(host, self.fills))
+        self.active = True
 
     def stop(self) -> None:
         """Pass everything through, also for wrappers that are still held somewhere."""
-        self.active = False
+        self.active = self.fills = False
         self.settled.clear()
         self.override.reset()
-
-    @property
-    def fills(self) -> bool:
-        """Whether requests for no device and for the CPU go to the accelerator."""
-        return self.policy == "accelerate" and self.host.accelerated
+        self.places.clear()
+        for routes in self._routes:
+            routes.clear()
 
     @property
     def in_force(self) -> bool:
@@ -66,26 +86,37 @@ class Translator:
     def suspended(self) -> Iterator[None]:
         """Real torch inside, for this thread and task only."""
         token = _suspended.set(True)
+        with self._lock:
+            self.suspensions += 1
         try:
             yield
         finally:
+            with self._lock:
+                self.suspensions -= 1
             _suspended.reset(token)
 
-    def translate(self, asked: object, api: str, depth: int = 1) -> Any:
+    def translate(self, asked: Any, api: str, depth: int = 1) -> Any:
         """What to give torch instead of `asked`, or `asked` itself. `depth` frames up is the code that called."""
-        if not self.active or _suspended.get():
+        frame = _getframe(depth + 1)
+        try:
+            known = self.places.get((id(frame.f_code), frame.f_lasti, api, asked))
+        except TypeError:  # unhashable: no device, torch says so
             return asked
-        return self._decide(asked, api, sys._getframe(depth + 1))
+        if known is not None and not (self.suspensions and _suspended.get()):
+            counter, given, unless = known
+            if unless is None or not unless():
+                next(counter)
+                return given
+            return asked
+        return self.translate_from(asked, api, frame)
 
-    def translate_from(self, asked: object, api: str, frame: FrameType) -> Any:
+    def translate_from(self, asked: Any, api: str, frame: FrameType) -> Any:
         """The same for a decision that falls later than the call: `frame` is the code that called."""
-        return self._decide(asked, api, frame) if self.in_force else asked
+        return self._decide(asked, api, frame, self.roles[frame.f_code.co_filename]) if self.in_force else asked
 
-    def translate_traced(self, asked: object, api: str) -> Any:
+    def translate_traced(self, asked: Any, api: str) -> Any:
         """The same for code under torch's compiler: what is traced counts as user code."""
-        if not self.in_force:
-            return asked
-        return self._decide(asked, api, sys._getframe(1), Caller.USER)
+        return self._decide(asked, api, _getframe(1), TRACED) if self.in_force else asked
 
     def redirected_type(self, asked_type: str, api: str, depth: int = 1) -> str:
         """For parameters that are a device type by name: the type that such requests go to."""
@@ -94,56 +125,67 @@ class Translator:
 
     def caller(self, depth: int = 1) -> Caller:
         """Who calls, `depth` frames up."""
-        return self.roles[sys._getframe(depth + 1).f_code.co_filename].caller
+        return self.roles[_getframe(depth + 1).f_code.co_filename].caller
 
-    def _decide(self, asked: object, api: str, frame: FrameType, caller: Caller | None = None) -> Any:
+    def _decide(self, asked: Any, api: str, frame: FrameType, role: Role) -> Any:
         try:
-            request = NOTHING if asked is None else parse(asked)
+            route = self._routes[role.slot].get(asked) or self._find_route(asked, role)
         except (RuntimeError, TypeError):  # not a device: torch says so itself, in its own words
             return asked
-        if caller is None:
-            caller = self.roles[frame.f_code.co_filename].caller
-        if request.override:
-            if caller is Caller.USER:
+        if route.request.override:
+            if role.caller is Caller.USER:
                 self.override.flip()
-            return RealDevice("cpu")
+            return route.decision.device
+        unless = self._unless(route.request)
+        if route.given is None or (unless is not None and unless()):
+            return asked
+        place = user_frame(frame, self.roles) if role.inner else frame
+        code = place.f_code
+        key = (id(code), place.f_lasti, api, asked)
+        counter = self.ledger.counter(key)
+        if counter is None:
+            site = Site(code.co_filename, place.f_lineno)
+            record = Redirect(api, str(route.request), str(route.given), route.decision.reason, site)
+            counter = self.ledger.open(key, code, record)
+        next(counter)
+        if not role.inner and self.host.count == 1:
+            self.places[key] = (counter, route.given, unless)
+        return route.given
+
+    def _unless(self, request: Request) -> Callable[[], bool] | None:
+        """What would leave a redirected request alone: the override, or a default device (translated when set)."""
+        if request.type is None:
+            return has_device_context
+        return self.override.is_on if request.type == "cpu" else None
+
+    def _find_route(self, asked: Any, role: Role) -> Route:
+        request = NOTHING if asked is None else parse(asked)
         host = self.host
         if host.count > 1:
             host = replace(host, current=torch.accelerator.current_device_index())
-        key = (request, host, caller, self.override.on)
-        decision = self._decisions.get(key)
-        if decision is None:
-            decision = self._decisions[key] = resolve(request, host, self.policy, key[3], caller)
-        if not decision.redirected or (asked is None and has_device_context()):
-            return asked
-        self.record(api, request, decision, frame)
-        return decision.device
-
-    def record(self, api: str, asked: object, decision: Decision, frame: FrameType) -> None:
-        """Count a redirection at the line of user code behind `frame`; its first time there, tell the listeners."""
-        place = user_frame(frame, self.roles)
-        code = place.f_code
-        key = (id(code), place.f_lasti, api, asked)
-        if self.ledger.count(key):
-            return
-        site = Site(code.co_filename, place.f_lineno)
-        self.ledger.open(key, code, Redirect(api, str(asked), str(decision.device), decision.reason, site))
+        route = Route(request, resolve(request, host, self.policy, False, role.caller))
+        if host.count == 1:  # with more, a request may depend on which device is current in this thread
+            self._routes[role.slot][asked] = route
+        return route
 
 
-def _settled_requests(host: Host, fills: bool) -> Iterator[object]:
+def _settled_requests(host: Host, fills: bool) -> Iterator[tuple[object, object]]:
     """Requests that no caller and no override can turn into anything else on this host.
 
     dtypes are among them because `.to(dtype)` asks for one at the place where `.to(device)` asks for a device.
     """
-    yield from (value for value in vars(torch).values() if isinstance(value, torch.dtype))
-    yield from ("meta", RealDevice("meta"))
-    types = [host.type] if fills else ["cpu", host.type]
+    yield from ((value, value) for value in vars(torch).values() if isinstance(value, torch.dtype))
     if not fills:
-        yield None
-    for kind in types:
-        yield from (kind, RealDevice(kind))
+        yield None, None
+    for kind in ("meta", host.type) if fills else ("meta", "cpu", host.type):
+        yield from _spellings(RealDevice(kind))
         for index in range(host.count if kind == host.type else 1):
-            yield from (f"{kind}:{index}", RealDevice(kind, index))
+            yield from _spellings(RealDevice(kind, index))
+
+
+def _spellings(device: RealDevice) -> Iterator[tuple[object, object]]:
+    yield device, device
+    yield str(device), device
 
 
 translator = Translator()

@@ -43,7 +43,9 @@ def invent_host(description: str | Host) -> Host:
     except RuntimeError as error:
         raise ConfigError(
             explain_error(
-                f"host={description!r} was asked for", f"torch has no device type {kind!r}", "try mps, cuda:4, xpu or cpu"
+                f"host={description!r} was asked for",
+                f"torch has no device type {kind!r}",
+                "try mps, cuda:4, xpu or cpu",
             )
         ) from error
     if count and not (count.isdecimal() and int(count) > 0):
@@ -75,9 +77,7 @@ def target_host(target: str, source: str) -> Host:
     try:
         kind = RealDevice(target)
     except RuntimeError as error:
-        raise ConfigError(
-            explain_error(asked, "torch has no such device type", f"use one of {allowed}")
-        ) from error
+        raise ConfigError(explain_error(asked, "torch has no such device type", f"use one of {allowed}")) from error
     if kind.index is not None or not is_accelerator(kind.type):
         raise ConfigError(explain_error(asked, "a target is a device type", f"use one of {allowed}"))
     raise TargetUnavailable(

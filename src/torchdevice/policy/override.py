@@ -20,8 +20,7 @@ class CpuOverride:
         self._flipped = False
         self._lock = threading.Lock()
 
-    @property
-    def on(self) -> bool:
+    def is_on(self) -> bool:
         """Whether plain `cpu` requests yield the CPU at this moment, in this context."""
         return self._flipped or _forced.get()
 

@@ -67,7 +67,7 @@ def parse(asked: object) -> Request:
 
 
 def _as_torch_reads(asked: object) -> Request:
-    device = asked if isinstance(asked, RealDevice) else RealDevice(asked)  # type: ignore[arg-type]
+    device = asked if isinstance(asked, RealDevice) else RealDevice(asked)
     return Request(device.type, device.index)
 
 

@@ -68,7 +68,9 @@ class Report:
         table = [("API", "asked", "given", "calls", "first place")]
         table += [(row.api, row.asked, row.given, str(row.calls), str(row.first)) for row in self.rows]
         widths = [max(len(line[column]) for line in table) for column in range(5)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
+        ]
         return "\n".join([*lines, self.summary()])
 
 
