@@ -6,6 +6,7 @@ Each function is an object of its own with a name: dynamo hashes them, traceback
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -76,6 +77,9 @@ def memory_functions(kind: str, lib: Library, count: int, capacity: int) -> Tabl
         address[buffer.data_ptr()] = buffer
         return buffer.data_ptr()
 
+    def raw_delete(pointer: int) -> None:
+        address.pop(pointer, None)
+
     def set_fraction(fraction: float, device: int) -> None:
         fractions[device] = fraction
         lib.call("set_limit", int(capacity * fraction) if fraction < 1 else memory.limit_from_environment())
@@ -93,7 +97,7 @@ def memory_functions(kind: str, lib: Library, count: int, capacity: int) -> Tabl
         f"_{kind}_resetPeakMemoryStats": lambda device: lib.call("reset_peak", device) and None,
         f"_{kind}_resetAccumulatedMemoryStats": lambda device: lib.call("reset_accumulated", device) and None,
         f"_{kind}_getMemoryInfo": lambda device: memory.free_and_total(lib, device, capacity),
-        f"_{kind}_hostMemoryStats": dict,
+        f"_{kind}_hostMemoryStats": constant({}),
         f"_{kind}_resetAccumulatedHostMemoryStats": nothing,
         f"_{kind}_resetPeakHostMemoryStats": nothing,
         f"_{kind}_emptyCache": nothing,
@@ -109,7 +113,7 @@ def memory_functions(kind: str, lib: Library, count: int, capacity: int) -> Tabl
         f"_{kind}_getMemoryMetadata": constant(""),
         f"_{kind}_getAllocatorBackend": constant("native"),
         f"_{kind}_cudaCachingAllocator_raw_alloc": raw_alloc,
-        f"_{kind}_cudaCachingAllocator_raw_delete": lambda pointer: address.pop(pointer, None) and None,
+        f"_{kind}_cudaCachingAllocator_raw_delete": raw_delete,
         f"_{kind}_cudaCachingAllocator_is_enabled": constant(True),
         f"_{kind}_cudaCachingAllocator_enable": nothing,
         f"_{kind}_beginAllocateToPool": nothing,
@@ -120,6 +124,7 @@ def memory_functions(kind: str, lib: Library, count: int, capacity: int) -> Tabl
         f"_{kind}_checkPoolLiveAllocations": constant(True),
         f"_{kind}_clearCublasWorkspaces": nothing,
         "_accelerator_setAllocatorSettings": nothing,
+        "_host_emptyCache": nothing,
     }
 
 
@@ -185,6 +190,9 @@ class MemPoolBase:
 
 
 def name_functions(table: Table) -> Table:
-    for name, function in table.items():
-        function.__name__ = function.__qualname__ = name
-    return table
+    """Each entry as a function of its own that carries its name, also where several share one body."""
+    named = {}
+    for name, f in table.items():
+        named[name] = FunctionType(f.__code__, f.__globals__, name, f.__defaults__, f.__closure__)
+        named[name].__kwdefaults__ = f.__kwdefaults__
+    return named

@@ -2,6 +2,8 @@
 // No Python symbol is used here, so one binary serves every Python of a torch version.
 #include "device.h"
 
+#include <c10/core/DeviceGuard.h>
+
 #include <cstring>
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -146,6 +148,18 @@ API int td_adopt(void* virtual_storage, void* physical_storage) {
                         [](void* p) { c10::raw::intrusive_ptr::decref(static_cast<StorageImpl*>(p)); }, from->device());
     to->set_data_ptr_noswap(label(std::move(shared), from->nbytes(), to->device()));
     to->set_nbytes(from->nbytes());
+  });
+}
+
+API int td_resize(void* virtual_storage, uint64_t bytes) {
+  return guarded([&] {
+    auto* storage = static_cast<StorageImpl*>(virtual_storage);
+    c10::DeviceGuard guard(storage->device());
+    c10::DataPtr fresh = bytes ? virtual_allocator()->allocate(bytes) : c10::DataPtr(nullptr, storage->device());
+    if (const auto kept = std::min<size_t>(bytes, storage->nbytes()))
+      virtual_allocator()->copy_data(fresh.get(), storage->data(), kept);
+    storage->set_data_ptr_noswap(std::move(fresh));
+    storage->set_nbytes(bytes);
   });
 }
 

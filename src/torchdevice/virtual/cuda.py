@@ -92,6 +92,15 @@ def _cudnn() -> SimpleNamespace:
     )
 
 
+# Settings of cuDNN that torch keeps in its CUDA part; the other flags of torch.backends.cudnn are in every build.
+_CUDNN_LIMITS = {
+    "_cuda_get_cudnn_benchmark_limit": constant(10),
+    "_cuda_set_cudnn_benchmark_limit": nothing,
+    "_cuda_get_conv_benchmark_empty_cache": constant(True),
+    "_cudnn_set_conv_benchmark_empty_cache": nothing,
+}
+
+
 def install(lib: Library, count: int) -> None:
     capacity = memory.limit_from_environment() or memory.physical_memory()
     table = accelerator.name_functions(
@@ -102,6 +111,7 @@ def install(lib: Library, count: int) -> None:
             **comm.TABLE,
             "_cuda_getArchFlags": constant(ARCHITECTURES),
             "_cuda_getCompiledVersion": constant(12080),
+            **_CUDNN_LIMITS,
         }
     )
     put(torch._C, table)

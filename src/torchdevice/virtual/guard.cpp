@@ -4,6 +4,11 @@
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/profiler/stubs/base.h>
+#if __has_include(<torch/csrc/distributed/c10d/reducer_timer.hpp>)
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
+#define TORCHDEVICE_HAS_DDP_TIMER
+#endif
 
 #include <chrono>
 
@@ -87,6 +92,39 @@ struct EnginePeek : torch::autograd::Engine {
   static void start(Engine& e) { (e.*(&EnginePeek::start_device_threads))(); }
 };
 
+// torch.profiler with ProfilerActivity.CUDA: times of the host stand for those of the device.
+struct ProfilerMethods final : torch::profiler::impl::ProfilerStubs {
+  using Event = torch::profiler::impl::ProfilerVoidEventStub;
+  void record(DeviceIndex* device, Event* event, int64_t* host_ns) const override {
+    const double now = milliseconds();
+    if (device) *device = current;
+    *event = std::make_shared<double>(now);
+    if (host_ns) *host_ns = static_cast<int64_t>(now * 1e6);
+  }
+  float elapsed(const Event* from, const Event* to) const override {  // microseconds
+    return static_cast<float>((*static_cast<double*>(to->get()) - *static_cast<double*>(from->get())) * 1e3);
+  }
+  void mark(const char*) const override {}
+  void rangePush(const char*) const override {}
+  void rangePop() const override {}
+  bool enabled() const override { return true; }
+  void onEachDevice(std::function<void(int)> op) const override {
+    for (int i = 0; i < config.count; i++) op(i);
+  }
+  void synchronize() const override {}
+};
+
+#ifdef TORCHDEVICE_HAS_DDP_TIMER
+// DistributedDataParallel insists on a timer for its device type.
+struct DDPTimer final : c10d::Timer {
+  std::optional<int64_t> measureDifference(Event start, Event end) override {
+    const auto from = getTimestamp(start), to = getTimestamp(end);
+    if (!from || !to || *to < *from) return std::nullopt;
+    return *to - *from;
+  }
+};
+#endif
+
 }  // namespace
 
 double milliseconds() {
@@ -111,7 +149,15 @@ c10::Stream new_stream(DeviceIndex device) {
   return c10::Stream(c10::Stream::UNSAFE, Device(config.type, checked(device)), ++last_stream);
 }
 
-void install_guard() { c10::impl::device_guard_impl_registry[static_cast<size_t>(config.type)].store(new VirtualGuard); }
+void install_guard() {
+  c10::impl::device_guard_impl_registry[static_cast<size_t>(config.type)].store(new VirtualGuard);
+  if (config.type == DeviceType::CUDA) torch::profiler::impl::registerCUDAMethods(new ProfilerMethods);
+#ifdef TORCHDEVICE_HAS_DDP_TIMER
+  c10d::TimerRegistry()->Register(
+      config.type, [](Device) -> std::unique_ptr<c10d::Timer> { return std::make_unique<DDPTimer>(); },
+      c10::REGISTRY_PREFERRED);
+#endif
+}
 
 bool repair_autograd_queues() {
   auto& engine = torch::autograd::Engine::get_default_engine();

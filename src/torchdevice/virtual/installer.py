@@ -145,8 +145,8 @@ def _register(library: Library, device: str, support: Support) -> None:
     denied_dtypes = matrix.denied_dtypes(key) if real else {}
     for number, functionality in enumerate(FUNCTIONALITIES):
         names = set(_registrations(f"{functionality}CPU")) | set(_registrations(f"{functionality}{key}"))
-        if not functionality:
-            names |= {f"aten::{name}" for name in matrix.WHOLE}
+        whole = matrix.WHOLE.get(functionality, ())
+        names |= {f"aten::{name}" for name in whole}
         supported = matrix.supported(f"{functionality}{key}")
         for name in sorted(names):
             space, _, short = name.partition("::")
@@ -155,7 +155,7 @@ def _register(library: Library, device: str, support: Support) -> None:
             flags = 0 if matrix.needs_device_check(short) else NO_DEVICE_CHECK
             if short in CROSS_DEVICE or space != "aten":
                 flags |= ANY_DEVICE
-            if real and space == "aten" and short not in supported and short not in matrix.WHOLE:
+            if real and space == "aten" and short not in supported and short not in whole:
                 flags = refusal
             library.call("register", name.encode(), number, flags, denied_dtypes.get(short, 0))
         library.call("fallback", number, refusal if real else NO_DEVICE_CHECK)

@@ -207,6 +207,7 @@ void run_boxed(
   }
 
   Call call;
+  call.keep_requires_grad = functionality == DispatchKey::SparseCsr;
   for (size_t i = 0; i < n; i++) {
     c10::IValue& v = (*stack)[base + i];
     if (v.isTensor() || v.isList()) {

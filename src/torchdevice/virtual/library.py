@@ -47,6 +47,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_reset_accumulated": (None, [_INT]),
     "td_set_limit": (_INT, [_U64]),
     "td_limit": (_U64, []),
+    "td_resize": (None, [_PTR, _U64]),
     "td_adopt": (None, [_PTR, _PTR]),
     "td_capture_begin": (None, [_PTR]),
     "td_capture_end": (None, [_I64]),

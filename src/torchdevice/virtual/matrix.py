@@ -19,8 +19,12 @@ MPS_EXTRA = frozenset(
     {"embedding_renorm_", "linalg_svd", "linalg_svd.U", "_linalg_svd", "_linalg_svd.U", "im2col", "col2im"}
     | {"_slow_conv2d_forward", "upsample_nearest3d.vec", "_slow_conv2d_forward.output"}
 )
-# Composite for torch, but their C++ asks for the device type: on every device they are one kernel of ours.
-WHOLE = ("convolution", "convolution_backward", "convolution_overrideable", "convolution_backward_overrideable")
+# Composite for torch, but their C++ asks for the device type: on every device they are one kernel of ours, by
+# functionality. (Not `convolution`: the tracer of TorchScript records what it calls, `_convolution`.)
+WHOLE = {
+    "": ("_convolution", "convolution_backward", "convolution_overrideable", "convolution_backward_overrideable"),
+    "Quantized": ("copy_",),
+}
 
 
 class Operator(NamedTuple):
@@ -80,12 +84,12 @@ def needs_device_check(name: str) -> bool:
 # --------------------------------------------------------------------------------------------- dtypes that MPS refuses
 # OpInfo speaks of public functions; the kernel that refuses has another name for these.
 _KERNEL_OF = {
-    "nn.functional.conv1d": ("convolution",),
-    "nn.functional.conv2d": ("convolution",),
-    "nn.functional.conv3d": ("convolution",),
-    "nn.functional.conv_transpose1d": ("convolution",),
-    "nn.functional.conv_transpose2d": ("convolution",),
-    "nn.functional.conv_transpose3d": ("convolution",),
+    "nn.functional.conv1d": ("_convolution",),
+    "nn.functional.conv2d": ("_convolution",),
+    "nn.functional.conv3d": ("_convolution",),
+    "nn.functional.conv_transpose1d": ("_convolution",),
+    "nn.functional.conv_transpose2d": ("_convolution",),
+    "nn.functional.conv_transpose3d": ("_convolution",),
     "nn.functional.avg_pool1d": ("avg_pool2d",),
     "nn.functional.linear": ("linear",),
     "norm": ("norm.ScalarOpt_dim",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torchdevice.virtual import storage
+from torchdevice.virtual import compilers, storage
 from torchdevice.virtual.library import Library
 from torchdevice.virtual.patches import put
 
@@ -35,3 +35,4 @@ def install(lib: Library, count: int) -> None:
     for function in (torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer):
         function.cache_clear()
     storage.install("mps", lib)
+    compilers.install("mps")

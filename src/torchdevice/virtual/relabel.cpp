@@ -127,6 +127,7 @@ Tensor Call::stand_in(const Tensor& t) {
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "layout ", t.layout(), " is not supported on the virtual ", config.type, " device");
   }
+  if (C10_UNLIKELY(keep_requires_grad && t.requires_grad())) pair.stand_in.set_requires_grad(true);
   pairs_.push_back(std::move(pair));
   return pairs_.back().stand_in;
 }

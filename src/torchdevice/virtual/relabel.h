@@ -22,6 +22,7 @@ class Call {
   Tensor misfit;                  // the first tensor that is elsewhere
   const char* misfit_name = "";
   bool to_physical = false;       // the caller asked for a result on the physical device
+  bool keep_requires_grad = false;  // stand-ins say whether gradients are wanted: some CSR kernels ask
 
  private:
   struct Pair {

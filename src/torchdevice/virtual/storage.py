@@ -34,6 +34,43 @@ def install(kind: str, lib: Library) -> None:
             return self
         return new_storage(self.nbytes(), target).copy_(self, non_blocking)
 
+    def resize(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        if self.device.type != kind or kind == "mps":  # the real MPS cannot either, and says so
+            return original_resize(self, size)
+        lib.call("resize", self._cdata, size)
+        return self
+
+    original_resize = torch.UntypedStorage.resize_
+    torch.UntypedStorage.resize_ = resize
     torch.UntypedStorage.__new__ = staticmethod(construct)
+    if kind == "cuda":
+        _share_between_processes(lib)
     if kind == "mps":
         _StorageBase.mps = move  # torch.load asks for it by this name
+
+
+def _share_between_processes(lib: Library) -> None:
+    """CUDA's IPC handles: the bytes move into shared memory once, and every process maps the same ones."""
+    shared: dict[int, torch.UntypedStorage] = {}
+
+    def share(self: torch.UntypedStorage) -> tuple[Any, ...]:
+        home = shared.get(self.data_ptr())
+        if home is None:
+            home = torch.UntypedStorage._new_using_filename_cpu(self.nbytes())
+            home.copy_(self.cpu())
+            lib.call("adopt", self._cdata, home._cdata)
+            shared[self.data_ptr()] = home
+        return (self.device.index, home._share_filename_cpu_(), self.nbytes(), 0, b"", 0, b"", False)
+
+    def attach(cls: type, device: int, handle: tuple[Any, ...], size: int, *_: Any) -> torch.UntypedStorage:
+        home = torch.UntypedStorage._new_shared_filename_cpu(*handle)
+        attached = new_storage(0, torch.device("cuda", device))
+        lib.call("adopt", attached._cdata, home._cdata)
+        return attached
+
+    def release(cls: type, *_: Any, **__: Any) -> None:
+        """Shared memory counts its users itself."""
+
+    torch.UntypedStorage._share_cuda_ = share
+    torch.UntypedStorage._new_shared_cuda = classmethod(attach)
+    torch.UntypedStorage._release_ipc_counter_cuda = classmethod(release)
