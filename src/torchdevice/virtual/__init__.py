@@ -1,0 +1,109 @@
+"""Virtual devices: an `mps`, `cuda` or `xpu` that exists on any machine. Only the public functions live here.
+
+    import torch, torchdevice.virtual
+    torchdevice.virtual.install("mps")          # early, in a fresh process
+    x = torch.ones(2, device="mps") + 1         # x.device.type == "mps", computed by the CPU
+
+Importing this package loads nothing heavy and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchdevice.virtual.installer import Installation, Support
+
+__all__ = ["counts", "denied", "from_environment", "info", "install", "installed", "reset_counts", "set_memory_limit"]
+
+
+def install(device: str, count: int = 1, support: Support = "all") -> Installation:
+    """Gives this process `count` virtual devices; `support="real"` allows only what the real backend has."""
+    from torchdevice.virtual import installer
+
+    return installer.install(device, count, support)
+
+
+def installed() -> Installation | None:
+    """The virtual device of this process, if it has one."""
+    import sys
+
+    installer = sys.modules.get("torchdevice.virtual.installer")
+    return installer.installed() if installer is not None else None
+
+
+def from_environment(value: str) -> Installation:
+    """Installs what TORCHDEVICE_VIRTUAL asks for: `mps`, `cuda:2`, `mps:real`, `cuda:2:real`."""
+    from torchdevice.errors import ConfigError, explain_error
+    from torchdevice.virtual import installer
+
+    device, *rest = value.strip().lower().split(":")
+    count, support = 1, "all"
+    for part in rest:
+        if part.isdigit():
+            count = int(part)
+        elif part in ("all", "real"):
+            support = part
+        else:
+            raise ConfigError(
+                explain_error(
+                    f"TORCHDEVICE_VIRTUAL={value!r}",
+                    f"{part!r} is neither a count nor `real`",
+                    "write a type, then a count and `real` if wanted: mps, cuda:2, mps:real, cuda:2:real.",
+                )
+            )
+    return installer.install(device, count, support)  # type: ignore[arg-type]
+
+
+def _library() -> Any:
+    from torchdevice.errors import VirtualDeviceUnavailable, explain_error
+
+    there = installed()
+    if there is None:
+        raise VirtualDeviceUnavailable(
+            explain_error(
+                "Figures of a virtual device were asked for", "this process has none", "call install() first."
+            )
+        )
+    return there.library
+
+
+def counts() -> dict[str, int]:
+    """How often each operator ran on the virtual device since the last reset, most frequent first."""
+    rows = _library().counts()
+    return {name: calls for name, calls, _ in sorted(rows, key=lambda row: -row[1])}
+
+
+def denied() -> dict[str, int]:
+    """How often each operator was refused because the real backend lacks it (for these arguments)."""
+    return {name: refused for name, _, refused in _library().counts() if refused}
+
+
+def reset_counts() -> None:
+    _library().call("reset_counts")
+
+
+def set_memory_limit(size: int | str) -> None:
+    """Bytes (or `"2GiB"`) that each virtual device may hold from now on; 0 for no limit."""
+    from torchdevice.virtual.memory import parse_size
+
+    _library().call("set_limit", parse_size(size) if isinstance(size, str) else size)
+
+
+def info() -> dict[str, Any]:
+    """Where the library is or would be built, with what, and what this process has installed."""
+    from torchdevice.virtual import build
+
+    there = installed()
+    wanted = build.target()
+    path = build.library_path(wanted)
+    return {
+        "cache": str(build.cache_folder()),
+        "library": str(path),
+        "built": path.exists(),
+        "compiler": build.find_compiler(),
+        "compiler_version": wanted.compiler,
+        "torch": wanted.torch_version,
+        "cached": [str(p) for p in build.cached()],
+        "installed": f"{there.device}:{there.count}:{there.support}" if there else None,
+    }

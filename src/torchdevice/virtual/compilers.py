@@ -1,0 +1,53 @@
+"""Compilers on a virtual device: inductor must not look for Triton, TorchScript's fuser not for NVRTC, builders not for nvcc."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torchdevice.virtual.patches import after_import
+
+
+def _inductor(kind: str) -> None:
+    """`torch.compile()` without a backend compiles graphs of the virtual device ahead of time and runs them eagerly."""
+    wrapper = torch._TorchCompileInductorWrapper
+    compile_with_inductor = wrapper.__call__
+
+    @functools.wraps(compile_with_inductor)
+    def compile_graph(self: Any, model: Any, inputs: Any) -> Any:
+        if not _touches(kind, model, inputs):
+            return compile_with_inductor(self, model, inputs)
+        from torch._dynamo.backends.debugging import aot_eager
+
+        return aot_eager(model, inputs)
+
+    wrapper.__call__ = compile_graph
+
+
+def _touches(kind: str, model: Any, inputs: Any) -> bool:
+    def on_device(value: Any) -> bool:
+        device = getattr(value, "device", value)
+        return isinstance(device, torch.device) and device.type == kind
+
+    if any(on_device(value) for value in inputs):
+        return True
+    if any(on_device(t) for t in (*model.parameters(), *model.buffers())):
+        return True
+    nodes = getattr(model, "graph", None)
+    values = [v for node in nodes.nodes for v in (*node.args, *node.kwargs.values())] if nodes is not None else []
+    return any(on_device(v) or (isinstance(v, str) and v.partition(":")[0] == kind) for v in values)
+
+
+def _hide_toolkit(module: ModuleType) -> None:
+    """Extension builders see no nvcc and take their own fallback."""
+    vars(module).update(CUDA_HOME=None, CUDNN_HOME=None)
+
+
+def install(kind: str) -> None:
+    _inductor(kind)
+    torch._C._jit_override_can_fuse_on_gpu(False)
+    if kind == "cuda":
+        after_import("torch.utils.cpp_extension", _hide_toolkit)

@@ -1,0 +1,169 @@
+// Current device, streams and events of the virtual devices, and the autograd engine's per-device queues.
+// Everything computes at once on the calling thread: a stream is a name, an event is a time stamp.
+#include "device.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/profiler/stubs/base.h>
+#if __has_include(<torch/csrc/distributed/c10d/reducer_timer.hpp>)
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
+#define TORCHDEVICE_HAS_DDP_TIMER
+#endif
+
+#include <chrono>
+
+namespace torchdevice {
+
+namespace {
+
+thread_local DeviceIndex current = 0;
+thread_local c10::StreamId streams[kMaxDevices] = {};  // 0 is the default stream
+std::atomic<c10::StreamId> last_stream{0};
+
+struct EventData {
+  double recorded_at;
+};
+
+DeviceIndex checked(DeviceIndex device) {
+  if (C10_UNLIKELY(device >= config.count)) {
+    TORCH_CHECK(config.type != DeviceType::CUDA, "CUDA error: invalid device ordinal");
+    TORCH_CHECK(false, "The device index is out of range. It must be in [0, ", config.count, "), but got ", int(device), ".");
+  }
+  return device < 0 ? current : device;
+}
+
+struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
+  DeviceType type() const override { return config.type; }
+  Device exchangeDevice(Device d) const override {
+    const Device old(config.type, current);
+    setDevice(d);
+    return old;
+  }
+  Device getDevice() const override { return {config.type, current}; }
+  void setDevice(Device d) const override {
+    TORCH_CHECK(d.type() == config.type, "Expected a ", config.type, " device, but got ", d);
+    current = checked(d.index());
+  }
+  void uncheckedSetDevice(Device d) const noexcept override {
+    if (d.index() >= 0 && d.index() < config.count) current = d.index();
+  }
+  c10::Stream getStream(Device d) const override { return current_stream(d.index()); }
+  c10::Stream getDefaultStream(Device d) const override {
+    return c10::Stream(c10::Stream::DEFAULT, Device(config.type, checked(d.index())));
+  }
+  c10::Stream getStreamFromGlobalPool(Device d, bool) const override { return new_stream(d.index()); }
+  c10::Stream getNewStream(Device d, int) const override { return new_stream(d.index()); }
+  c10::Stream exchangeStream(c10::Stream s) const override {
+    auto old = current_stream(s.device_index());
+    set_current_stream(s);
+    return old;
+  }
+  // An extra method before torch 2.11.
+  virtual void* getStreamNativeHandle(const c10::Stream s) const { return reinterpret_cast<void*>(s.id()); }
+  DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(config.count); }
+  void destroyEvent(void* e, const DeviceIndex) const noexcept override { delete static_cast<EventData*>(e); }
+  void record(void** e, const c10::Stream&, const DeviceIndex, const c10::EventFlag) const override {
+    if (!*e) *e = new EventData;
+    static_cast<EventData*>(*e)->recorded_at = milliseconds();
+  }
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  bool queryStream(const c10::Stream&) const override { return true; }
+  void synchronizeStream(const c10::Stream&) const override {}
+  virtual bool isStreamCapturing(const c10::Stream&) const { return capturing(); }
+  void synchronizeEvent(void*) const override {}
+  void synchronizeDevice(const DeviceIndex) const override {}
+  void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
+  double elapsedTime(void* a, void* b, const DeviceIndex) const override {
+    TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
+    return static_cast<EventData*>(b)->recorded_at - static_cast<EventData*>(a)->recorded_at;
+  }
+  virtual c10::DeviceCapability getDeviceCapability(Device) const {
+    c10::DeviceCapability c;
+    c.capability_data.capability_bits &= ~config.denied_dtypes;
+    return c;
+  }
+};
+
+// The engine's own members are protected; a derived class may name them.
+struct EnginePeek : torch::autograd::Engine {
+  static bool started(Engine& e) { return (e.*(&EnginePeek::thread_pool_shared_)) != nullptr; }
+  static size_t queues(Engine& e) { return (e.*(&EnginePeek::device_ready_queues_)).size(); }
+  static void start(Engine& e) { (e.*(&EnginePeek::start_device_threads))(); }
+};
+
+// torch.profiler with ProfilerActivity.CUDA: times of the host stand for those of the device.
+struct ProfilerMethods final : torch::profiler::impl::ProfilerStubs {
+  using Event = torch::profiler::impl::ProfilerVoidEventStub;
+  void record(DeviceIndex* device, Event* event, int64_t* host_ns) const override {
+    const double now = milliseconds();
+    if (device) *device = current;
+    *event = std::make_shared<double>(now);
+    if (host_ns) *host_ns = static_cast<int64_t>(now * 1e6);
+  }
+  float elapsed(const Event* from, const Event* to) const override {  // microseconds
+    return static_cast<float>((*static_cast<double*>(to->get()) - *static_cast<double*>(from->get())) * 1e3);
+  }
+  void mark(const char*) const override {}
+  void rangePush(const char*) const override {}
+  void rangePop() const override {}
+  bool enabled() const override { return true; }
+  void onEachDevice(std::function<void(int)> op) const override {
+    for (int i = 0; i < config.count; i++) op(i);
+  }
+  void synchronize() const override {}
+};
+
+#ifdef TORCHDEVICE_HAS_DDP_TIMER
+// DistributedDataParallel insists on a timer for its device type.
+struct DDPTimer final : c10d::Timer {
+  std::optional<int64_t> measureDifference(Event start, Event end) override {
+    const auto from = getTimestamp(start), to = getTimestamp(end);
+    if (!from || !to || *to < *from) return std::nullopt;
+    return *to - *from;
+  }
+};
+#endif
+
+}  // namespace
+
+double milliseconds() {
+  using namespace std::chrono;
+  return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+double event_milliseconds(int64_t event) { return reinterpret_cast<EventData*>(event)->recorded_at; }
+
+DeviceIndex current_device() { return current; }
+
+void set_current_device(DeviceIndex device) { current = checked(device); }
+
+c10::Stream current_stream(DeviceIndex device) {
+  device = checked(device);
+  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), streams[device]);
+}
+
+void set_current_stream(c10::Stream stream) { streams[checked(stream.device_index())] = stream.id(); }
+
+c10::Stream new_stream(DeviceIndex device) {
+  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, checked(device)), ++last_stream);
+}
+
+void install_guard() {
+  c10::impl::device_guard_impl_registry[static_cast<size_t>(config.type)].store(new VirtualGuard);
+  if (config.type == DeviceType::CUDA) torch::profiler::impl::registerCUDAMethods(new ProfilerMethods);
+#ifdef TORCHDEVICE_HAS_DDP_TIMER
+  c10d::TimerRegistry()->Register(
+      config.type, [](Device) -> std::unique_ptr<c10d::Timer> { return std::make_unique<DDPTimer>(); },
+      c10::REGISTRY_PREFERRED);
+#endif
+}
+
+bool repair_autograd_queues() {
+  auto& engine = torch::autograd::Engine::get_default_engine();
+  if (!EnginePeek::started(engine) || EnginePeek::queues(engine) >= static_cast<size_t>(config.count)) return false;
+  EnginePeek::start(engine);
+  return true;
+}
+
+}  // namespace torchdevice

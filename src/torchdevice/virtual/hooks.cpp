@@ -1,0 +1,196 @@
+// What ATen asks of a backend: its hooks (MPS, CUDA, XPU) and its random generator.
+//
+// ATen keeps each hooks object in a function-local static, so a registration would come too late once anybody has
+// called it. The classes below have no data members: their vptr is written over that of the object that is there.
+// Methods without `override` exist only in some of the supported torch versions.
+#include "device.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/detail/MPSHooksInterface.h>
+#include <ATen/detail/XPUHooksInterface.h>
+
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+namespace torchdevice {
+
+namespace {
+
+// A generator of the virtual device draws from one of the physical device: streams equal the CPU's bit for bit.
+struct VirtualGenerator final : c10::GeneratorImpl {
+  at::Generator inner;
+  uint64_t offset = 0;  // torch.cuda's philox offset: kept for who reads it back, unused
+
+  explicit VirtualGenerator(Device device)
+      : GeneratorImpl(device, DispatchKeySet(config.key())),
+        inner(at::detail::createCPUGenerator(c10::default_rng_seed_val)) {}
+  void set_current_seed(uint64_t seed) override {
+    inner.set_current_seed(seed);
+    offset = 0;
+  }
+  void set_offset(uint64_t value) override { offset = value; }
+  uint64_t get_offset() const override { return offset; }
+  uint64_t current_seed() const override { return inner.current_seed(); }
+  uint64_t seed() override { return inner.seed(); }
+  void set_state(const c10::TensorImpl& state) override { inner.unsafeGetGeneratorImpl()->set_state(state); }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return inner.unsafeGetGeneratorImpl()->get_state(); }
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) override {
+    inner = static_cast<VirtualGenerator*>(state.get())->inner;
+  }
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
+    auto same = c10::make_intrusive<VirtualGenerator>(device_);
+    same->inner = inner;
+    return same;
+  }
+  VirtualGenerator* clone_impl() const override {
+    auto* copy = new VirtualGenerator(device_);
+    copy->inner = inner.clone();
+    copy->offset = offset;
+    return copy;
+  }
+};
+
+const at::Generator& default_generator(DeviceIndex device) {
+  static auto* all = [] {
+    auto* v = new std::vector<at::Generator>;
+    for (int i = 0; i < config.count; i++) v->push_back(at::make_generator<VirtualGenerator>(Device(config.type, i)));
+    return v;
+  }();
+  if (device < 0) device = current_device();
+  TORCH_CHECK(device < static_cast<DeviceIndex>(all->size()), "invalid device ordinal ", static_cast<int>(device));
+  return (*all)[device];
+}
+
+std::atomic<bool> default_generators_wanted{false};
+
+at::Generator new_generator(DeviceIndex device) {
+  if (default_generators_wanted) return default_generator(device);
+  return at::make_generator<VirtualGenerator>(Device(config.type, device < 0 ? current_device() : device));
+}
+
+#define TORCHDEVICE_COMMON_HOOKS                                                                            \
+  void init() const override {}                                                                             \
+  bool isBuilt() const override { return true; }                                                            \
+  bool isAvailable() const override { return true; }                                                        \
+  bool hasPrimaryContext(DeviceIndex) const override { return true; }                                       \
+  DeviceIndex deviceCount() const override { return static_cast<DeviceIndex>(config.count); }               \
+  void setCurrentDevice(DeviceIndex d) const override { set_current_device(d); }                            \
+  DeviceIndex getCurrentDevice() const override { return torchdevice::current_device(); }                   \
+  DeviceIndex exchangeDevice(DeviceIndex d) const override {                                                \
+    auto old = torchdevice::current_device();                                                               \
+    if (d >= 0) set_current_device(d);                                                                      \
+    return old;                                                                                             \
+  }                                                                                                         \
+  DeviceIndex maybeExchangeDevice(DeviceIndex d) const override { return exchangeDevice(d); }               \
+  bool isPinnedPtr(const void* p) const override { return is_pinned(p); }                                   \
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }                   \
+  Device getDeviceFromPtr(void*) const override { return {config.type, torchdevice::current_device()}; }    \
+  const at::Generator& getDefaultGenerator(DeviceIndex i = -1) const override { return default_generator(i); } \
+  at::Generator getNewGenerator(DeviceIndex i = -1) const override { return new_generator(i); }
+
+struct MPSEvents {
+  std::mutex mutex;
+  std::unordered_map<uint32_t, double> recorded;
+  uint32_t last = 0;
+};
+MPSEvents& mps_events() {
+  static auto* events = new MPSEvents;
+  return *events;
+}
+
+struct VirtualMPSHooks final : at::MPSHooksInterface {
+  TORCHDEVICE_COMMON_HOOKS
+  bool hasMPS() const override { return true; }
+  bool isOnMacOSorNewer(unsigned, unsigned) const override { return true; }
+  at::Allocator* getMPSDeviceAllocator() const override { return virtual_allocator(); }
+  void deviceSynchronize() const override {}
+  void commitStream() const override {}
+  void emptyCache() const override {}
+  size_t getCurrentAllocatedMemory() const override { return usage(0).bytes; }
+  size_t getDriverAllocatedMemory() const override { return usage(0).bytes; }
+  size_t getRecommendedMaxMemory() const override { return config.capacity; }
+  virtual size_t getMaxBufferLength() const { return config.capacity; }
+  void setMemoryFraction(double) const override {}
+  void profilerStartTrace(const std::string&, bool) const override {}
+  void profilerStopTrace() const override {}
+  uint32_t acquireEvent(bool) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    return ++e.last;
+  }
+  void releaseEvent(uint32_t id) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    e.recorded.erase(id);
+  }
+  void recordEvent(uint32_t id) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    e.recorded[id] = milliseconds();
+  }
+  void waitForEvent(uint32_t) const override {}
+  void synchronizeEvent(uint32_t) const override {}
+  bool queryEvent(uint32_t) const override { return true; }
+  double elapsedTimeOfEvents(uint32_t from, uint32_t to) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    return e.recorded[to] - e.recorded[from];
+  }
+};
+
+struct VirtualCUDAHooks final : at::CUDAHooksInterface {
+  TORCHDEVICE_COMMON_HOOKS
+  bool hasCUDA() const override { return true; }
+  bool hasCUDART() const override { return true; }
+  DeviceIndex current_device() const override { return torchdevice::current_device(); }
+  at::Allocator* getCUDADeviceAllocator() const override { return virtual_allocator(); }
+  int getNumGPUs() const override { return config.count; }
+  void deviceSynchronize(DeviceIndex) const override {}
+  long versionCUDART() const override { return 12080; }
+  std::string showConfig() const override { return "virtual CUDA device"; }
+  int64_t cuFFTGetPlanCacheMaxSize(DeviceIndex) const override { return 4096; }
+  void cuFFTSetPlanCacheMaxSize(DeviceIndex, int64_t) const override {}
+  int64_t cuFFTGetPlanCacheSize(DeviceIndex) const override { return 0; }
+  void cuFFTClearPlanCache(DeviceIndex) const override {}
+  virtual bool isGPUArch(const std::vector<std::string>&, DeviceIndex = -1) const { return false; }
+};
+
+struct VirtualXPUHooks final : at::XPUHooksInterface {
+  TORCHDEVICE_COMMON_HOOKS
+  bool hasXPU() const override { return true; }
+  std::string showConfig() const override { return "virtual XPU device"; }
+  DeviceIndex getNumGPUs() const override { return static_cast<DeviceIndex>(config.count); }
+  DeviceIndex current_device() const override { return torchdevice::current_device(); }
+  void deviceSynchronize(DeviceIndex) const override {}
+  int32_t getGlobalIdxFromDevice(const Device& d) const override { return d.index(); }
+};
+
+template <class Ours, class Base>
+void transplant(const Base& theirs) {
+  static_assert(sizeof(Ours) == sizeof(Base), "a hooks class may have no data members");
+  static auto* ours = new Ours;
+  std::memcpy(const_cast<void*>(static_cast<const void*>(&theirs)), static_cast<void*>(ours), sizeof(void*));
+}
+
+}  // namespace
+
+void install_hooks() {
+  if (config.type == DeviceType::MPS) transplant<VirtualMPSHooks>(at::detail::getMPSHooks());
+  if (config.type == DeviceType::CUDA) transplant<VirtualCUDAHooks>(at::detail::getCUDAHooks());
+  if (config.type == DeviceType::XPU) transplant<VirtualXPUHooks>(at::detail::getXPUHooks());
+}
+
+at::Generator physical_generator(const std::optional<at::Generator>& asked, Device device) {
+  if (!asked.has_value() || !asked->defined())
+    return static_cast<VirtualGenerator*>(default_generator(device.index()).unsafeGetGeneratorImpl())->inner;
+  TORCH_CHECK(
+      asked->device().type() == config.type, "Expected a '", config.type, "' device type for generator but found '",
+      asked->device().type(), "'");
+  return static_cast<VirtualGenerator*>(asked->unsafeGetGeneratorImpl())->inner;
+}
+
+void hand_out_default_generators(bool yes) { default_generators_wanted = yes; }
+
+}  // namespace torchdevice

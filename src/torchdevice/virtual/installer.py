@@ -1,0 +1,168 @@
+"""Puts a virtual device into this process: orders the steps, and refuses what cannot work with a reason.
+
+What torch's Python namespaces need stands in mps.py, cuda.py and xpu.py; what the real backends support in matrix.py.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
+from torchdevice.virtual import build, cuda, matrix, memory, mps, selftest, xpu
+from torchdevice.virtual.library import ANY_DEVICE, DENY, FUNCTIONALITIES, NO_DEVICE_CHECK, WARN, Library
+
+Support = Literal["all", "real"]
+DEVICES = {"mps": mps, "cuda": cuda, "xpu": xpu}
+MAX_COUNT = 64
+# Operators with a kernel of their own in native.cpp; see there.
+NATIVE = frozenset(
+    {"empty.memory_format", "empty_strided", "copy_", "as_strided", "view", "_reshape_alias", "unfold"}
+    | {"set_.source_Storage_storage_offset", "set_.source_Storage", "set_.source_Tensor", "set_"}
+    | {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "record_stream"}
+    | {"_fused_sdp_choice", "scaled_dot_product_attention", "_scaled_dot_product_attention_math_for_mps"}
+    | {"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor"}
+    | {"_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor"}
+)
+# Copies between devices: the only operators whose tensors may sit on both.
+CROSS_DEVICE = frozenset({"copy_", "_to_copy", "copy_sparse_to_sparse_", "_copy_from", "_copy_from_and_resize"})
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What this process has."""
+
+    device: str
+    count: int
+    support: Support
+    library: Library
+
+
+_installation: Installation | None = None
+
+
+def installed() -> Installation | None:
+    """The virtual device of this process, if it has one."""
+    return _installation
+
+
+def install(device: str, count: int = 1, support: Support = "all") -> Installation:
+    """Gives this process `count` virtual devices of a type that the machine lacks.
+
+    Call it before the first backward of the process, best right after `import torch`. The same call again does nothing.
+    """
+    global _installation
+    _check_request(device, count, support)
+    if _installation is not None:
+        return _same_again(_installation, device, count, support)
+    _check_no_real_device(device)
+    library = Library(build.build())
+    limit = memory.limit_from_environment()
+    library.call("init", device.encode(), count, _denied_dtypes(device), limit, limit or memory.physical_memory())
+    _register(library, device, support)
+    DEVICES[device].install(library, count)
+    selftest.run(device, count)
+    if library.call("repair_autograd"):
+        warnings.warn(
+            f"The virtual {device} device was installed after the first backward of this process; autograd's threads were "
+            "started a second time. Install it earlier to avoid this.",
+            TorchDeviceWarning,
+            stacklevel=3,
+        )
+    _installation = Installation(device, count, support, library)
+    return _installation
+
+
+def _check_request(device: str, count: int, support: str) -> None:
+    asked = f"virtual.install({device!r}, count={count!r}, support={support!r})"
+    if device not in DEVICES:
+        raise ConfigError(
+            explain_error(asked, "there is no virtual device of that type", f"choose one of {', '.join(DEVICES)}.")
+        )
+    if not isinstance(count, int) or not 1 <= count <= MAX_COUNT:
+        raise ConfigError(explain_error(asked, "the count is out of range", f"choose 1 to {MAX_COUNT} devices."))
+    if device == "mps" and count != 1:
+        raise ConfigError(
+            explain_error(
+                asked, "no machine has more than one MPS device, and torch.mps knows only one", "leave count out."
+            )
+        )
+    if support not in ("all", "real"):
+        raise ConfigError(
+            explain_error(
+                asked, "support must be 'all' (every operator) or 'real' (what the real backend has)", "pick one."
+            )
+        )
+
+
+def _same_again(there: Installation, device: str, count: int, support: str) -> Installation:
+    if (there.device, there.count, there.support) == (device, count, support):
+        return there
+    raise AlreadyActive(
+        explain_error(
+            f"virtual.install({device!r}, count={count}, support={support!r})",
+            f"this process already has virtual.install({there.device!r}, count={there.count}, support={there.support!r}), "
+            "which stays for its life",
+            "use a process of its own for each virtual device.",
+        )
+    )
+
+
+def _check_no_real_device(device: str) -> None:
+    real = {"mps": torch.backends.mps, "cuda": torch.cuda, "xpu": torch.xpu}[device]
+    if real.is_available():
+        hiding = {"cuda": "hide it with CUDA_VISIBLE_DEVICES=", "xpu": "hide it with ZE_AFFINITY_MASK="}
+        raise VirtualDeviceUnavailable(
+            explain_error(
+                f"A virtual {device} device was asked for",
+                "this machine has a real one, whose kernels would be handed the wrong memory",
+                f"use the real device, or {hiding.get(device, 'run on a machine without it')}.",
+            )
+        )
+
+
+def _denied_dtypes(device: str) -> int:
+    """One bit a ScalarType. The MPS framework has neither float64 nor complex128 (nor quantized types)."""
+    if device != "mps":
+        return 0
+    double, complex_double = 7, 10
+    return 1 << double | 1 << complex_double
+
+
+def _register(library: Library, device: str, support: Support) -> None:
+    """Our kernel for every operator that the physical backend has, and for every registration of the virtual type's own.
+
+    The latter matters on builds that contain real kernels for the type: each one must be unreachable.
+    """
+    key = device.upper()
+    real = support == "real"
+    fallback_wanted = device == "mps" and os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") == "1"
+    refusal = WARN | NO_DEVICE_CHECK if fallback_wanted else DENY
+    denied_dtypes = matrix.denied_dtypes(key) if real else {}
+    for number, functionality in enumerate(FUNCTIONALITIES):
+        names = set(_registrations(f"{functionality}CPU")) | set(_registrations(f"{functionality}{key}"))
+        whole = matrix.WHOLE.get(functionality, ())
+        names |= {f"aten::{name}" for name in whole}
+        supported = matrix.supported(f"{functionality}{key}")
+        for name in sorted(names):
+            space, _, short = name.partition("::")
+            if space == "aten" and not functionality and short in NATIVE:
+                continue
+            flags = 0 if matrix.needs_device_check(short) else NO_DEVICE_CHECK
+            if short in CROSS_DEVICE or space != "aten":
+                flags |= ANY_DEVICE
+            if real and space == "aten" and short not in supported and short not in whole:
+                flags = refusal
+            library.call("register", name.encode(), number, flags, denied_dtypes.get(short, 0))
+        library.call("fallback", number, refusal if real else NO_DEVICE_CHECK)
+
+
+def _registrations(key: str) -> list[str]:
+    try:
+        return list(torch._C._dispatch_get_registrations_for_dispatch_key(key))
+    except RuntimeError:  # a key that torch has no name for (QuantizedMPS): nobody can have registered under it
+        return []

@@ -1,0 +1,352 @@
+// The one boxed kernel behind (nearly) every operator of a virtual device: check devices, hand physical stand-ins to the
+// physical backend's kernel, relabel what comes back. Also here: counts, refusals, and the capture of calls for graphs.
+#include "relabel.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/op_registration/adaption.h>
+
+#include <deque>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+namespace torchdevice {
+
+namespace {
+
+// ---------------------------------------------------------------------------------------------- records of operators
+struct Records {
+  std::mutex mutex;
+  std::deque<OpRecord> all;  // a deque: addresses stay
+  std::unordered_map<std::string, OpRecord*> by_name;
+};
+Records& records() {
+  static auto* r = new Records;
+  return *r;
+}
+
+// ------------------------------------------------------------------------------------------------------------ graphs
+struct Noted {
+  c10::OperatorHandle op;
+  DispatchKeySet keys;
+  Stack arguments, results;
+};
+struct Saved {
+  Tensor tensor, before;
+};
+struct Graph {
+  std::vector<Noted> calls;
+  std::vector<Saved> saved;                // what pre-existing tensors held when the capture first wrote to them
+  std::set<const StorageImpl*> own;        // storages made during the capture
+};
+struct Graphs {
+  std::mutex mutex;
+  std::unordered_map<int64_t, Graph> all;
+  int64_t last = 0;
+  std::atomic<int64_t> open{0};
+};
+Graphs& graphs() {
+  static auto* g = new Graphs;
+  return *g;
+}
+thread_local bool replaying = false;
+
+template <class F>
+void each_tensor(const c10::IValue& v, F f) {
+  if (v.isTensor()) {
+    if (v.toTensor().defined()) f(v.toTensor());
+  } else if (v.isTensorList()) {
+    for (const Tensor& t : v.toTensorVector()) f(t);
+  }
+}
+
+const StorageImpl* storage_of(const Tensor& t) {
+  auto* impl = t.unsafeGetTensorImpl();
+  return impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+}
+
+void note(const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from) {
+  auto& g = graphs();
+  std::lock_guard<std::mutex> lock(g.mutex);
+  Graph& graph = g.all[g.open];
+  Noted noted{op, keys, std::move(arguments), Stack(stack.begin() + static_cast<long>(results_from), stack.end())};
+  for (const auto& r : noted.results)
+    each_tensor(r, [&](const Tensor& t) {
+      bool is_input = false;
+      for (const auto& a : noted.arguments) each_tensor(a, [&](const Tensor& in) { is_input |= in.is_alias_of(t); });
+      if (!is_input && storage_of(t)) graph.own.insert(storage_of(t));
+    });
+  graph.calls.push_back(std::move(noted));
+}
+
+// --------------------------------------------------------------------------------------------------------- refusals
+[[noreturn]] void refuse(const c10::OperatorHandle& op, OpRecord* record) {
+  record->denied++;
+  // The words of the real backends, which programs match.
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !config.is_mps(), "The operator '", op.schema().operator_name(),
+      "' is not currently implemented for the MPS device. If you want this op to be considered for addition please comment ",
+      "on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that resulted in missing op as well as ",
+      "commit hash (virtual device). As a temporary fix, you can set the environment variable ",
+      "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for this op. WARNING: this will be slower than running ",
+      "natively on MPS.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "Could not run '", op.schema().operator_name(), "' with arguments from the '", config.key(),
+      "' backend. The real backend has no such kernel in this version of torch.");
+  std::abort();  // not reached: both checks cover every device type
+}
+
+void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t base, OpRecord* record) {
+  for (size_t i = base; i < stack.size(); i++)
+    each_tensor(stack[i], [&](const Tensor& t) {
+      if (((record->denied_dtypes >> static_cast<int>(t.scalar_type())) & 1) == 0) return;
+      record->denied++;
+      TORCH_CHECK(false, "'", op.schema().operator_name(), "' is not implemented for '", t.scalar_type(), "' on the MPS device.");
+    });
+}
+
+void warn_fallback(const c10::OperatorHandle& op) {
+  TORCH_WARN_ONCE(
+      "The operator '", op.schema().operator_name(),
+      "' is not currently supported on the MPS backend and will fall back to run on the CPU. ",
+      "This may have performance implications.");
+}
+
+// ------------------------------------------------------------------------------------------------------- the kernel
+c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint32_t flags) {
+  if (v.isTensor()) return call.enter(v.toTensor(), a.name().c_str(), flags);
+  if (v.isTensorList()) {
+    c10::List<Tensor> list;
+    const auto tensors = v.toTensorVector();
+    list.reserve(tensors.size());
+    for (const Tensor& t : tensors) list.push_back(call.enter(t, a.name().c_str(), flags));
+    return list;
+  }
+  if (v.isOptionalTensorList()) {
+    // Index lists: tensors of the physical device are welcome in them.
+    c10::List<std::optional<Tensor>> list;
+    for (const auto& t : v.toOptionalTensorVector())
+      list.push_back(t ? std::optional<Tensor>(call.enter(*t, a.name().c_str(), flags | kAnyDevice)) : std::nullopt);
+    return list;
+  }
+  if (v.isList() && v.toListRef().size() && v.toListRef()[0].isTensorList()) {  // Tensor[][]: collectives
+    c10::List<c10::List<Tensor>> outer;
+    for (const auto& inner : v.toListRef()) {
+      c10::List<Tensor> list;
+      for (const Tensor& t : inner.toTensorVector()) list.push_back(call.enter(t, a.name().c_str(), flags));
+      outer.push_back(std::move(list));
+    }
+    return outer;
+  }
+  return v;
+}
+
+void leave_value(Call& call, c10::IValue& v) {
+  if (v.isTensor()) {
+    v = call.leave(v.toTensor());
+  } else if (v.isTensorList()) {
+    c10::List<Tensor> list;
+    for (const Tensor& t : v.toTensorVector()) list.push_back(call.leave(t));
+    v = std::move(list);
+  } else if (v.isList() && v.toListRef().size() && v.toListRef()[0].isTensorList()) {
+    c10::List<c10::List<Tensor>> outer;
+    for (const auto& inner : v.toListRef()) {
+      c10::List<Tensor> list;
+      for (const Tensor& t : inner.toTensorVector()) list.push_back(call.leave(t));
+      outer.push_back(std::move(list));
+    }
+    v = std::move(outer);
+  }
+}
+
+[[noreturn]] void report_misfit(const c10::OperatorHandle& op, const Call& call) {
+  const auto& schema = op.schema();
+  std::string method = std::string("wrapper_") + c10::toString(config.key()) + "_" +
+      schema.name().substr(schema.name().find("::") + 2) + (schema.overload_name().empty() ? "" : "_" + schema.overload_name());
+  c10::impl::common_device_check_failure(*call.device, call.misfit, method.c_str(), call.misfit_name);
+  std::abort();  // not reached: the check raises
+}
+
+struct BoxedKernel final : c10::OperatorKernel {
+  OpRecord* record;
+  DispatchKey functionality;
+  BoxedKernel(OpRecord* r, DispatchKey f) : record(r), functionality(f) {}
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+    run_boxed(op, keys, stack, record, functionality);
+  }
+};
+
+// For operators that nobody registered by name: other libraries' operators, and those without a physical kernel.
+struct BoxedFallback final : c10::OperatorKernel {
+  uint32_t flags;
+  DispatchKey functionality;
+  BoxedFallback(uint32_t f, DispatchKey d) : flags(f), functionality(d) {}
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), flags, 0), functionality);
+  }
+};
+
+}  // namespace
+
+void run_boxed(
+    const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record, DispatchKey functionality) {
+  record->calls.fetch_add(1, std::memory_order_relaxed);
+  const auto& schema = op.schema();
+  const auto& arguments = schema.arguments();
+  const size_t n = arguments.size(), base = stack->size() - n;
+  if (C10_UNLIKELY(record->flags & kDeny)) refuse(op, record);
+  if (C10_UNLIKELY(record->flags & kWarn)) warn_fallback(op);
+  if (C10_UNLIKELY(record->denied_dtypes)) refuse_dtypes(op, *stack, base, record);
+
+  Stack before;
+  const bool noting = C10_UNLIKELY(capturing());
+  if (noting) {
+    before.assign(stack->end() - static_cast<long>(n), stack->end());
+    for (size_t i = 0; i < n; i++)
+      if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite()) each_tensor(before[i], capture_touch);
+  }
+
+  Call call;
+  call.keep_requires_grad = functionality == DispatchKey::SparseCsr;
+  for (size_t i = 0; i < n; i++) {
+    c10::IValue& v = (*stack)[base + i];
+    if (v.isTensor() || v.isList()) {
+      v = enter_value(call, v, arguments[i], record->flags);
+    } else if (v.isDevice()) {
+      const Device d = v.toDevice();
+      if (d.type() == config.type) {
+        call.device = resolve(d);
+        v = config.physical;
+      } else {
+        call.to_physical = true;
+      }
+    }
+  }
+  if (C10_UNLIKELY(call.misfit.defined() && call.device)) report_misfit(op, call);
+  for (size_t i = 0; i < n; i++) {
+    c10::IValue& v = (*stack)[base + i];
+    if (v.isGenerator() || (v.isNone() && arguments[i].name() == "generator")) {
+      const Device device = call.device ? *call.device : Device(config.type, current_device());
+      v = physical_generator(v.isNone() ? std::nullopt : std::optional<at::Generator>(v.toGenerator()), device);
+    }
+  }
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    op.redispatchBoxed(DispatchKeySet(config.physical_key(functionality)), stack);
+  }
+  call.settle();
+  const size_t results_from = stack->size() - schema.returns().size();
+  for (size_t i = results_from; i < stack->size(); i++) leave_value(call, (*stack)[i]);
+  if (noting) note(op, keys, std::move(before), *stack, results_from);
+}
+
+OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes) {
+  auto& r = records();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  auto& slot = r.by_name[name];
+  if (!slot) {
+    r.all.emplace_back();
+    slot = &r.all.back();
+    slot->name = std::move(name);
+    slot->flags = flags;
+    slot->denied_dtypes = denied_dtypes;
+  }
+  return slot;
+}
+
+std::string dump_records() {
+  auto& r = records();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  std::string text;
+  for (const auto& record : r.all)
+    if (record.calls)
+      text += record.name + "\t" + std::to_string(record.calls) + "\t" + std::to_string(record.denied) + "\n";
+  return text;
+}
+
+void reset_records() {
+  auto& r = records();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  for (auto& record : r.all) record.calls = record.denied = 0;
+}
+
+torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(record, functionality));
+}
+
+torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedFallback>(flags, functionality));
+}
+
+bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && !replaying; }
+
+int64_t capture_begin() {
+  auto& g = graphs();
+  std::lock_guard<std::mutex> lock(g.mutex);
+  TORCH_CHECK(!g.open, "CUDA error: a graph is being captured already");
+  g.all[++g.last];
+  g.open = g.last;
+  return g.last;
+}
+
+void capture_touch(const Tensor& written) {
+  auto& g = graphs();
+  std::lock_guard<std::mutex> lock(g.mutex);
+  Graph& graph = g.all[g.open];
+  const auto* storage = storage_of(written);
+  if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
+  for (const auto& s : graph.saved)
+    if (s.tensor.is_alias_of(written) && s.tensor.is_same(written)) return;
+  at::AutoDispatchBelowADInplaceOrView guard;
+  graph.saved.push_back({written, physical_alias(written).clone()});
+}
+
+void capture_copy(const Tensor& self, const Tensor& src) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  Stack arguments{self, src, false};
+  note(op, DispatchKeySet(config.key()), arguments, arguments, arguments.size());
+}
+
+// Work that is captured is not carried out on a real device: what it wrote to tensors from before is taken back.
+void capture_end(int64_t graph) {
+  auto& g = graphs();
+  std::lock_guard<std::mutex> lock(g.mutex);
+  g.open = 0;
+  at::AutoDispatchBelowADInplaceOrView guard;
+  auto& saved = g.all[graph].saved;
+  for (auto it = saved.rbegin(); it != saved.rend(); ++it) physical_alias(it->tensor).copy_(it->before);
+  saved.clear();
+}
+
+void capture_replay(int64_t graph) {
+  std::vector<Noted>* calls;
+  {
+    auto& g = graphs();
+    std::lock_guard<std::mutex> lock(g.mutex);
+    calls = &g.all.at(graph).calls;
+  }
+  replaying = true;
+  struct Reset {
+    ~Reset() { replaying = false; }
+  } reset;
+  at::AutoDispatchBelowADInplaceOrView guard;
+  for (auto& noted : *calls) {
+    Stack stack = noted.arguments;
+    noted.op.redispatchBoxed(noted.keys, &stack);
+    for (size_t i = 0; i < noted.results.size(); i++) {
+      std::vector<Tensor> into, from;
+      each_tensor(noted.results[i], [&](const Tensor& t) { into.push_back(t); });
+      each_tensor(stack[stack.size() - noted.results.size() + i], [&](const Tensor& t) { from.push_back(t); });
+      for (size_t k = 0; k < into.size(); k++)
+        if (!into[k].is_alias_of(from[k])) into[k].copy_(from[k]);
+    }
+  }
+}
+
+void capture_drop(int64_t graph) {
+  auto& g = graphs();
+  std::lock_guard<std::mutex> lock(g.mutex);
+  g.all.erase(graph);
+}
+
+}  // namespace torchdevice

@@ -1,0 +1,83 @@
+"""`torch.cuda.FloatTensor` and its kin: in C they exist only when torch is compiled for CUDA. Classes of Python stand in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+DTYPES = {
+    "Float": torch.float32,
+    "Double": torch.float64,
+    "Half": torch.float16,
+    "BFloat16": torch.bfloat16,
+    "Byte": torch.uint8,
+    "Char": torch.int8,
+    "Short": torch.int16,
+    "Int": torch.int32,
+    "Long": torch.int64,
+    "Bool": torch.bool,
+    "ComplexFloat": torch.complex64,
+    "ComplexDouble": torch.complex128,
+}
+
+
+class LegacyType(type):
+    """The type of those classes: `isinstance(x, torch.cuda.FloatTensor)` asks for device and dtype, as torch's does."""
+
+    dtype: torch.dtype
+    is_cuda = True
+    is_sparse = False
+    layout = torch.strided
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype == cls.dtype and not value.is_sparse
+
+    def __call__(cls, *arguments: Any, **options: Any) -> torch.Tensor:
+        """FloatTensor(), (2, 3), (sequence), (storage), (tensor): a new tensor on the current device."""
+        device = torch.device(options.get("device", "cuda"))
+        if not arguments:
+            return torch.empty(0, dtype=cls.dtype, device=device)
+        first = arguments[0]
+        if isinstance(first, torch.Tensor):
+            return first.to(device=device, dtype=cls.dtype)
+        if isinstance(first, (torch.UntypedStorage, torch.TypedStorage)):
+            return torch.empty(0, dtype=cls.dtype, device=device).set_(first)
+        if isinstance(first, int):
+            return torch.empty(*arguments, dtype=cls.dtype, device=device)
+        if isinstance(first, torch.Size):
+            return torch.empty(first, dtype=cls.dtype, device=device)
+        return torch.tensor(first, dtype=cls.dtype, device=device)
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.cuda.{cls.__name__}'>"
+
+
+def install() -> None:
+    """Puts the classes into torch.cuda, and teaches `Tensor.type` and `set_default_tensor_type` about them."""
+    for prefix, dtype in DTYPES.items():
+        name = f"{prefix}Tensor"
+        made = LegacyType(name, (), {"dtype": dtype, "__module__": "torch.cuda"})
+        setattr(torch.cuda, name, made)
+    original_type = torch.Tensor.type
+    original_default = torch._C._set_default_tensor_type
+    by_name = {f"torch.cuda.{name}Tensor": dtype for name, dtype in DTYPES.items()}
+
+    def tensor_type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+        wanted = (
+            dtype.dtype if isinstance(dtype, LegacyType) else by_name.get(dtype) if isinstance(dtype, str) else None
+        )
+        if wanted is None:
+            return original_type(self, dtype, non_blocking, **options) if dtype is not None else original_type(self)
+        return self.to(device=self.device if self.is_cuda else "cuda", dtype=wanted, non_blocking=non_blocking)
+
+    def set_default_tensor_type(kind: Any) -> None:
+        if isinstance(kind, LegacyType):
+            torch.set_default_dtype(kind.dtype)
+            torch.set_default_device("cuda")
+        else:
+            original_default(kind)
+            torch.set_default_device(None)
+
+    torch.Tensor.type = tensor_type
+    torch._C._set_default_tensor_type = set_default_tensor_type

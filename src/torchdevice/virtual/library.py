@@ -1,0 +1,96 @@
+"""The C library as a Python object: types of its functions, errors as exceptions. One instance a process."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import NamedTuple
+
+# The order is that of `functionality` in api.cpp; each name completes a dispatch key: CPU, SparseCPU, …
+FUNCTIONALITIES = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
+
+NO_DEVICE_CHECK, ANY_DEVICE, DENY, WARN = 1, 2, 4, 8
+
+
+class Usage(NamedTuple):
+    """Bytes and blocks that one device holds and has held."""
+
+    bytes: int
+    bytes_peak: int
+    bytes_allocated: int
+    bytes_freed: int
+    blocks: int
+    blocks_peak: int
+    blocks_allocated: int
+    blocks_freed: int
+    ooms: int
+
+
+_INT, _I64, _U64, _STR, _PTR = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_void_p
+# name: (result, arguments); an int result that is checked is written as None
+_SIGNATURES: dict[str, tuple[object, list[object]]] = {
+    "td_error": (_STR, []),
+    "td_init": (None, [_STR, _INT, _U64, _U64, _U64]),
+    "td_register": (None, [_STR, _INT, ctypes.c_uint32, _U64]),
+    "td_fallback": (None, [_INT, ctypes.c_uint32]),
+    "td_repair_autograd": (_INT, []),
+    "td_default_generators": (_INT, [_INT]),
+    "td_counts": (_STR, []),
+    "td_reset_counts": (_INT, []),
+    "td_get_device": (_INT, []),
+    "td_set_device": (None, [_INT]),
+    "td_current_stream": (_I64, [_INT]),
+    "td_set_stream": (None, [_I64, _INT]),
+    "td_elapsed": (ctypes.c_double, [_I64, _I64]),
+    "td_usage": (None, [_INT, _PTR]),
+    "td_reset_peak": (None, [_INT]),
+    "td_reset_accumulated": (None, [_INT]),
+    "td_set_limit": (_INT, [_U64]),
+    "td_limit": (_U64, []),
+    "td_resize": (None, [_PTR, _U64]),
+    "td_adopt": (None, [_PTR, _PTR]),
+    "td_capture_begin": (None, [_PTR]),
+    "td_capture_end": (None, [_I64]),
+    "td_capture_replay": (None, [_I64]),
+    "td_capture_drop": (_INT, [_I64]),
+    "td_capturing": (_INT, []),
+}
+
+
+class Library:
+    """Thin: one method a C function where Python has something to add, `call` for the rest."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._dll = ctypes.CDLL(str(path))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(self._dll, name)
+            function.restype = _INT if result is None else result
+            function.argtypes = arguments
+
+    def call(self, name: str, *arguments: object) -> int:
+        """Calls `td_<name>`; a failure raises the message that C++ left."""
+        result = getattr(self._dll, f"td_{name}")(*arguments)
+        if _SIGNATURES[f"td_{name}"][0] is None and result:
+            raise RuntimeError(self._dll.td_error().decode())
+        return int(result) if isinstance(result, int) else 0
+
+    def usage(self, device: int) -> Usage:
+        values = (ctypes.c_int64 * len(Usage._fields))()
+        self.call("usage", device, ctypes.cast(values, ctypes.c_void_p))
+        return Usage(*values)
+
+    def elapsed(self, start_event: int, end_event: int) -> float:
+        """Milliseconds between two recorded events, given as torch's `event_id`."""
+        if not (start_event and end_event):
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return float(self._dll.td_elapsed(start_event, end_event))
+
+    def counts(self) -> list[tuple[str, int, int]]:
+        rows = self._dll.td_counts().decode().splitlines()
+        return [(name, int(calls), int(denied)) for name, calls, denied in (row.split("\t") for row in rows)]
+
+    def capture_begin(self) -> int:
+        graph = ctypes.c_int64()
+        self.call("capture_begin", ctypes.cast(ctypes.byref(graph), ctypes.c_void_p))
+        return graph.value

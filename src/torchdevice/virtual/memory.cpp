@@ -1,0 +1,212 @@
+// Memory of the virtual devices: statistics a device, the configurable limit, pinned host memory.
+// The bytes come from the physical device's own allocator; here they get the virtual label and are counted.
+#include "device.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <map>
+#include <mutex>
+
+namespace torchdevice {
+
+Config config;
+
+void check_dtype(c10::ScalarType dtype) {
+  if (C10_LIKELY(((config.denied_dtypes >> static_cast<int>(dtype)) & 1) == 0)) return;
+  TORCH_CHECK_TYPE(
+      dtype != c10::ScalarType::Double,
+      "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
+      "Please use float32 instead.");
+  TORCH_CHECK_TYPE(
+      false, "Trying to convert ", dtype, " to the MPS backend but it does not have support for that dtype.");
+}
+
+Usage& usage(DeviceIndex device) {
+  static Usage all[kMaxDevices];
+  TORCH_CHECK(device >= 0 && device < config.count, "invalid device ordinal ", static_cast<int>(device));
+  return all[device];
+}
+
+namespace {
+
+void raise_peak(std::atomic<int64_t>& peak, int64_t value) {
+  int64_t seen = peak.load(std::memory_order_relaxed);
+  while (value > seen && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+std::string gib(size_t bytes) {
+  char text[32];
+  if (bytes >= (size_t(1) << 30))
+    snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1 << 30));
+  else
+    snprintf(text, sizeof text, "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+void raise_out_of_memory(size_t asked, Device device) {
+  Usage& u = usage(device.index());
+  u.ooms++;
+  const size_t held = u.bytes;
+  const size_t free = config.limit > held ? config.limit - held : 0;
+  // The MPS backend raises a plain RuntimeError, the others torch.OutOfMemoryError.
+  TORCH_CHECK(
+      !config.is_mps(), "MPS backend out of memory (MPS allocated: ", gib(held), ", other allocations: 0 bytes, max allowed: ",
+      gib(config.limit), "). Tried to allocate ", gib(asked), " on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to ",
+      "disable upper limit for memory allocations (may cause system failure).");
+  const char* name = device.type() == DeviceType::CUDA ? "CUDA" : "XPU";
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, name, " out of memory. Tried to allocate ", gib(asked), ". GPU ",
+      static_cast<int>(device.index()), " has a total capacity of ", gib(config.limit), " of which ", gib(free),
+      " is free. Of the allocated memory ", gib(held), " is allocated by PyTorch.");
+}
+
+struct Block {
+  c10::DataPtr inner;
+  int64_t bytes;
+  DeviceIndex device;
+};
+
+void free_block(void* p) {
+  auto* block = static_cast<Block*>(p);
+  Usage& u = usage(block->device);
+  u.bytes -= block->bytes;
+  u.bytes_freed += block->bytes;
+  u.blocks--;
+  u.blocks_freed++;
+  delete block;
+}
+
+struct VirtualAllocator final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    const Device device(config.type, current_device());
+    if (C10_UNLIKELY(config.limit && usage(device.index()).bytes + bytes > config.limit)) raise_out_of_memory(bytes, device);
+    return label(physical_allocator()->allocate(bytes), bytes, device);
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
+    Usage& u = usage(device);
+    c10::CachingDeviceAllocator::DeviceStats s;
+    for (auto* stat : {&s.allocated_bytes, &s.reserved_bytes, &s.active_bytes, &s.requested_bytes}) {
+      (*stat)[0].current = u.bytes;
+      (*stat)[0].peak = u.bytes_peak;
+      (*stat)[0].allocated = u.bytes_allocated;
+      (*stat)[0].freed = u.bytes_freed;
+    }
+    for (auto* stat : {&s.allocation, &s.segment, &s.active}) {
+      (*stat)[0].current = u.blocks;
+      (*stat)[0].peak = u.blocks_peak;
+      (*stat)[0].allocated = u.blocks_allocated;
+      (*stat)[0].freed = u.blocks_freed;
+    }
+    s.num_ooms = u.ooms;
+    return s;
+  }
+  void resetAccumulatedStats(DeviceIndex device) override { reset_accumulated(device); }
+  void resetPeakStats(DeviceIndex device) override { reset_peak(device); }
+  // Overrides from torch 2.10 on; an extra method before.
+  virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
+    const size_t held = usage(device).bytes;
+    return {config.capacity > held ? config.capacity - held : 0, config.capacity};
+  }
+};
+
+// Pinned memory is ordinary host memory that remembers that it was asked to be pinned.
+struct PinnedRanges {
+  std::mutex mutex;
+  std::map<const char*, size_t> ranges;
+};
+PinnedRanges& pinned_ranges() {
+  static auto* ranges = new PinnedRanges;  // outlives every tensor
+  return *ranges;
+}
+struct PinnedBlock {
+  c10::DataPtr inner;
+};
+void free_pinned(void* p) {
+  auto* block = static_cast<PinnedBlock*>(p);
+  {
+    auto& all = pinned_ranges();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    all.ranges.erase(static_cast<const char*>(block->inner.get()));
+  }
+  delete block;
+}
+
+struct PinnedAllocator final : at::HostAllocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    auto inner = c10::GetAllocator(c10::kCPU)->allocate(bytes);
+    void* data = inner.get();
+    if (data) {
+      auto& all = pinned_ranges();
+      std::lock_guard<std::mutex> lock(all.mutex);
+      all.ranges[static_cast<const char*>(data)] = bytes;
+    }
+    return {data, new PinnedBlock{std::move(inner)}, &free_pinned, Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  bool record_event(void*, void*, c10::Stream) override { return true; }
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+};
+
+}  // namespace
+
+void reset_peak(DeviceIndex device) {
+  Usage& u = usage(device);
+  u.bytes_peak = u.bytes.load();
+  u.blocks_peak = u.blocks.load();
+}
+
+void reset_accumulated(DeviceIndex device) {
+  Usage& u = usage(device);
+  u.bytes_allocated = u.bytes_freed = u.blocks_allocated = u.blocks_freed = u.ooms = 0;
+}
+
+c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
+  Usage& u = usage(device.index());
+  if (C10_UNLIKELY(config.limit && u.bytes + bytes > config.limit)) raise_out_of_memory(bytes, device);
+  const auto n = static_cast<int64_t>(bytes);
+  raise_peak(u.bytes_peak, u.bytes += n);
+  u.bytes_allocated += n;
+  raise_peak(u.blocks_peak, u.blocks += 1);
+  u.blocks_allocated++;
+  void* address = data.get();
+  return {address, new Block{std::move(data), n, device.index()}, &free_block, device};
+}
+
+c10::Allocator* virtual_allocator() {
+  static auto* allocator = new VirtualAllocator;  // outlives every tensor
+  return allocator;
+}
+
+c10::Allocator* physical_allocator() { return c10::GetAllocator(config.physical.type()); }
+
+c10::Allocator* pinned_allocator() {
+  static auto* allocator = new PinnedAllocator;
+  return allocator;
+}
+
+bool is_pinned(const void* data) {
+  auto& all = pinned_ranges();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto* address = static_cast<const char*>(data);
+  auto it = all.ranges.upper_bound(address);
+  if (it == all.ranges.begin()) return false;
+  --it;
+  return address < it->first + std::max<size_t>(it->second, 1);
+}
+
+void install_allocators() {
+  c10::SetAllocator(config.type, virtual_allocator(), 255);
+  at::setHostAllocator(config.type, static_cast<at::HostAllocator*>(pinned_allocator()), 255);
+}
+
+}  // namespace torchdevice

@@ -1,0 +1,231 @@
+// Operators that need a kernel of their own: those that make or view memory, copies between devices, composites whose
+// C++ looks at the device type, and a few that only the real CUDA and MPS backends have.
+// Prefer boxed kernels: they carry no C++ signature, which differs between torch versions.
+#include "relabel.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/DeviceGuard.h>
+
+namespace torchdevice {
+
+namespace {
+
+using c10::IntArrayRef;
+using c10::IValue;
+using c10::OperatorHandle;
+
+void count(const char* name) { make_record(name, 0, 0)->calls.fetch_add(1, std::memory_order_relaxed); }
+// A record of its own a call site: no look-up by name on the hot path.
+#define COUNT(name)                                          \
+  do {                                                       \
+    static OpRecord* record = make_record(name, 0, 0);       \
+    record->calls.fetch_add(1, std::memory_order_relaxed);   \
+  } while (0)
+
+// ------------------------------------------------------------------------------------------------ memory and views
+void check_new(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout, std::optional<bool> pin) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      c10::layout_or_default(layout) == c10::kStrided, "only strided tensors are supported on ", config.key());
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin), "Only dense CPU tensors can be pinned");
+  check_dtype(c10::dtype_or_default(dtype));
+}
+
+Tensor empty(IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+             std::optional<Device> device, std::optional<bool> pin, std::optional<c10::MemoryFormat> format) {
+  COUNT("aten::empty.memory_format");
+  check_new(dtype, layout, pin);
+  TORCH_CHECK(!config.is_mps() || size.size() <= 16, "MPS supports tensors with dimensions <= 16, but got ", size.size(), ".");
+  c10::OptionalDeviceGuard guard(device);
+  return at::detail::empty_generic(size, virtual_allocator(), DispatchKeySet(config.key()), c10::dtype_or_default(dtype), format);
+}
+
+Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<c10::ScalarType> dtype,
+                     std::optional<c10::Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
+  COUNT("aten::empty_strided");
+  check_new(dtype, layout, pin);
+  c10::OptionalDeviceGuard guard(device);
+  return at::detail::empty_strided_generic(
+      size, stride, virtual_allocator(), DispatchKeySet(config.key()), c10::dtype_or_default(dtype));
+}
+
+Tensor as_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> offset) {
+  return at::native::as_strided_tensorimpl(self, size, stride, offset);
+}
+Tensor view(const Tensor& self, IntArrayRef size) { return at::native::view(self, size); }
+Tensor reshape_alias(const Tensor& self, IntArrayRef size, IntArrayRef stride) {
+  return at::native::_reshape_alias(self, size, stride);
+}
+Tensor unfold(const Tensor& self, int64_t dim, int64_t size, int64_t step) { return at::native::unfold(self, dim, size, step); }
+Tensor& set_storage_offset(Tensor& self, c10::Storage storage, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+  return at::native::set_storage_cpu_(self, std::move(storage), offset, size, stride);
+}
+Tensor& set_storage(Tensor& self, c10::Storage storage) { return at::native::set_(self, std::move(storage)); }
+Tensor& set_tensor(Tensor& self, const Tensor& source) { return at::native::set_tensor_(self, source); }
+Tensor& set_empty(Tensor& self) {
+  c10::Storage none(c10::Storage::use_byte_size_t(), 0, virtual_allocator(), true);
+  return at::native::set_storage_cpu_(self, std::move(none), 0, {0}, {});
+}
+
+Tensor& copy_(Tensor& self, const Tensor& src, bool) {
+  COUNT("aten::copy_");
+  if (C10_UNLIKELY(capturing() && is_virtual(self))) capture_touch(self);
+  const Tensor to = is_virtual(self) ? physical_alias(self) : self, from = is_virtual(src) ? physical_alias(src) : src;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    to.copy_(from);
+  }
+  if (C10_UNLIKELY(capturing())) capture_copy(self, src);
+  return self;
+}
+
+// ---------------------------------------------------------------------------------------------------- boxed kernels
+using Function = void (*)(const OperatorHandle&, DispatchKeySet, Stack*);
+
+struct Custom final : c10::OperatorKernel {
+  Function function;
+  explicit Custom(Function f) : function(f) {}
+  void operator()(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) { function(op, keys, stack); }
+};
+
+IValue argument(const OperatorHandle& op, const Stack& stack, const char* name) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); i++)
+    if (arguments[i].name() == name) return stack[stack.size() - arguments.size() + i];
+  return {};
+}
+
+Stack call_op(const char* name, Stack stack) {
+  c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(&stack);
+  return stack;
+}
+
+template <class... Results>
+void give(const OperatorHandle& op, Stack* stack, Results&&... results) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  torch::jit::push(*stack, std::forward<Results>(results)...);
+}
+
+Stack math_attention(const OperatorHandle& op, const Stack& s) {
+  const auto gqa = argument(op, s, "enable_gqa");
+  return call_op("aten::_scaled_dot_product_attention_math",
+                 {argument(op, s, "query"), argument(op, s, "key"), argument(op, s, "value"), argument(op, s, "attn_mask"),
+                  argument(op, s, "dropout_p"), argument(op, s, "is_causal"), argument(op, s, "dropout_mask"),
+                  argument(op, s, "scale"), gqa.isNone() ? IValue(false) : gqa});
+}
+void attention(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  count("aten::scaled_dot_product_attention");
+  give(op, stack, math_attention(op, *stack)[0]);
+}
+void attention_mps(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  auto both = math_attention(op, *stack);
+  give(op, stack, both[0], both[1]);
+}
+void choose_math(const OperatorHandle& op, DispatchKeySet, Stack* stack) { give(op, stack, int64_t(0)); }
+void answer_false(const OperatorHandle& op, DispatchKeySet, Stack* stack) { give(op, stack, false); }
+void do_nothing(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+}
+
+// The CPU's softmax kernels refuse half_to_float=True, those of GPUs do not.
+void softmax(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const size_t base = stack->size() - op.schema().arguments().size();
+  if ((*stack)[base + 2].toBool()) {
+    (*stack)[base] = (*stack)[base].toTensor().to(c10::kFloat);
+    (*stack)[base + 2] = false;
+  }
+  run_boxed(op, keys, stack, make_record(toString(op.operator_name()), 0, 0));
+}
+void softmax_backward(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const size_t base = stack->size() - op.schema().arguments().size();
+  const auto gradient = (*stack)[base].toTensor().scalar_type();
+  const auto wanted = (*stack)[base + 3].toScalarType();
+  (*stack)[base + 3] = gradient;
+  run_boxed(op, keys, stack, make_record(toString(op.operator_name()), 0, 0));
+  if (wanted != gradient) stack->back() = stack->back().toTensor().to(wanted);
+}
+
+Tensor plus(const Tensor& x, const IValue& bias) { return bias.isNone() || !bias.toTensor().defined() ? x : x + bias.toTensor(); }
+
+void lstm_cell(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  count("aten::_thnn_fused_lstm_cell");
+  const Tensor sum = argument(op, *stack, "input_gates").toTensor() + argument(op, *stack, "hidden_gates").toTensor();
+  const Tensor gates = plus(plus(sum, argument(op, *stack, "input_bias")), argument(op, *stack, "hidden_bias"));
+  const auto g = gates.chunk(4, 1);
+  const Tensor cell = g[1].sigmoid() * argument(op, *stack, "cx").toTensor() + g[0].sigmoid() * g[2].tanh();
+  give(op, stack, g[3].sigmoid() * cell.tanh(), cell, gates.detach());
+}
+void gru_cell(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  count("aten::_thnn_fused_gru_cell");
+  const Tensor in = plus(argument(op, *stack, "input_gates").toTensor(), argument(op, *stack, "input_bias"));
+  const Tensor hidden = plus(argument(op, *stack, "hidden_gates").toTensor(), argument(op, *stack, "hidden_bias"));
+  const auto i = in.chunk(3, 1), h = hidden.chunk(3, 1);
+  const Tensor reset = (i[0] + h[0]).sigmoid(), update = (i[1] + h[1]).sigmoid(), fresh = (i[2] + reset * h[2]).tanh();
+  give(op, stack, (argument(op, *stack, "hx").toTensor() - fresh) * update + fresh, in.detach());
+}
+
+enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8 };
+struct Row {
+  const char* name;
+  Function function;
+  int where;
+};
+const Row kRows[] = {
+    {"scaled_dot_product_attention", attention, kBackend | kAutograd},
+    {"_scaled_dot_product_attention_math_for_mps", attention_mps, kBackend | kMpsOnly},
+    {"_fused_sdp_choice", choose_math, kBackend},
+    {"_softmax", softmax, kBackend},
+    {"_log_softmax", softmax, kBackend},
+    {"_softmax_backward_data", softmax_backward, kBackend},
+    {"_log_softmax_backward_data", softmax_backward, kBackend},
+    {"_thnn_fused_lstm_cell", lstm_cell, kBackend | kAutograd | kGpuOnly},
+    {"_thnn_fused_gru_cell", gru_cell, kBackend | kAutograd | kGpuOnly},
+    {"_use_cudnn_ctc_loss", answer_false, kBackend | kGpuOnly},
+    {"_use_cudnn_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly},
+    {"_use_miopen_ctc_loss", answer_false, kBackend | kGpuOnly},
+    {"_use_miopen_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly},
+    {"record_stream", do_nothing, kBackend},
+};
+
+torch::Library& library(DispatchKey key) {
+  // Kept for the life of the process: a destroyed Library takes its registrations back.
+  return *new torch::Library(torch::Library::IMPL, "aten", std::make_optional(key), __FILE__, __LINE__);
+}
+
+bool exists(const std::string& name) {
+  const auto dot = name.find('.');
+  const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload}).has_value();
+}
+
+}  // namespace
+
+void register_native_kernels() {
+  auto& m = library(config.key());
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("as_strided", TORCH_FN(as_strided));
+  m.impl("view", TORCH_FN(view));
+  m.impl("_reshape_alias", TORCH_FN(reshape_alias));
+  m.impl("unfold", TORCH_FN(unfold));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
+  m.impl("set_.source_Storage", TORCH_FN(set_storage));
+  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
+  m.impl("set_", TORCH_FN(set_empty));
+  m.impl("copy_", TORCH_FN(copy_));
+  auto& autograd = library(c10::toRuntimePerBackendFunctionalityKey(DispatchKey::AutogradFunctionality, config.backend));
+  for (const Row& row : kRows) {
+    if (((row.where & kMpsOnly) && !config.is_mps()) || ((row.where & kGpuOnly) && config.is_mps()) || !exists(row.name)) continue;
+    if (row.where & kBackend) m.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
+    if (row.where & kAutograd)
+      autograd.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
+  }
+}
+
+}  // namespace torchdevice

@@ -1,0 +1,250 @@
+// Virtual tensor <-> physical tensor over the same bytes, for strided, sparse, nested and quantized layouts.
+//
+// A virtual storage cannot simply be lent to a physical tensor: views made inside a kernel take their device from the
+// storage. So each virtual storage gets a *twin* StorageImpl for the length of a call, which holds a reference to the
+// original (a kernel may keep its input: quantizers, asynchronous collectives).
+#include "relabel.h"
+
+#include <ATen/NestedTensorImpl.h>
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/quantized/QTensorImpl.h>
+
+namespace torchdevice {
+
+namespace {
+
+constexpr DispatchKeySet kLazyBits({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
+
+void drop_reference(void* storage) {
+  c10::raw::intrusive_ptr::decref(static_cast<StorageImpl*>(storage));
+}
+
+// A storage of `device` over the bytes of `of`, which stays alive as long as the new one.
+c10::intrusive_ptr<StorageImpl> mirror(StorageImpl* of, Device device, c10::Allocator* allocator) {
+  c10::raw::intrusive_ptr::incref(of);
+  return c10::make_intrusive<StorageImpl>(
+      StorageImpl::use_byte_size_t(), static_cast<int64_t>(of->nbytes()),
+      c10::DataPtr(of->_mutable_data_ptr_no_checks().get(), of, &drop_reference, device), allocator, of->resizable());
+}
+
+c10::intrusive_ptr<StorageImpl> make_twin(StorageImpl* original) {
+  return mirror(original, config.physical, physical_allocator());
+}
+
+Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
+  const auto* source = t.unsafeGetTensorImpl();
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      std::move(storage), DispatchKeySet(key) | (t.key_set() & kLazyBits), t.dtype());
+  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+  if (source->is_wrapped_number()) impl->set_wrapped_number(true);
+  return Tensor(std::move(impl));
+}
+
+Tensor quantized_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
+  auto* source = static_cast<at::QTensorImpl*>(t.unsafeGetTensorImpl());
+  auto impl = c10::make_intrusive<at::QTensorImpl>(std::move(storage), DispatchKeySet(key), t.dtype(), source->quantizer());
+  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+  return Tensor(std::move(impl));
+}
+
+at::native::NestedTensorImpl* nested(const Tensor& t) {
+  return static_cast<at::native::NestedTensorImpl*>(t.unsafeGetTensorImpl());
+}
+at::SparseTensorImpl* coo(const Tensor& t) { return static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl()); }
+at::SparseCsrTensorImpl* csr(const Tensor& t) { return static_cast<at::SparseCsrTensorImpl*>(t.unsafeGetTensorImpl()); }
+
+Tensor nested_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
+  auto* source = nested(t);
+  return Tensor(c10::make_intrusive<at::native::NestedTensorImpl>(
+      std::move(storage), DispatchKeySet(key) | c10::autograd_nested, t.dtype(), source->get_nested_sizes(),
+      source->get_nested_strides(), source->get_storage_offsets()));
+}
+
+Tensor coo_shell(const Tensor& t, const Tensor& indices, const Tensor& values, DispatchKey key) {
+  auto* source = coo(t);
+  auto impl = c10::make_intrusive<at::SparseTensorImpl>(DispatchKeySet(key), t.dtype());
+  impl->raw_resize_(source->sparse_dim(), source->dense_dim(), source->sizes());
+  impl->set_indices_and_values_unsafe(indices, values);
+  impl->set_coalesced(source->coalesced());
+  return Tensor(std::move(impl));
+}
+
+Tensor csr_shell(const Tensor& t, const Tensor& compressed, const Tensor& plain, const Tensor& values, DispatchKey key) {
+  auto impl = c10::make_intrusive<at::SparseCsrTensorImpl>(DispatchKeySet(key), values.device(), t.layout(), t.dtype());
+  impl->set_member_tensors(compressed, plain, values, t.sizes());
+  return Tensor(std::move(impl));
+}
+
+bool is_csr(const Tensor& t) {
+  const auto layout = t.layout();
+  return layout == c10::kSparseCsr || layout == c10::kSparseCsc || layout == c10::kSparseBsr || layout == c10::kSparseBsc;
+}
+
+}  // namespace
+
+Tensor physical_alias(const Tensor& t) {
+  return dense_shell(t, c10::Storage(make_twin(t.storage().unsafeGetStorageImpl())), config.physical_key());
+}
+
+c10::Storage Call::twin(const c10::Storage& storage) {
+  auto* original = storage.unsafeGetStorageImpl();
+  for (auto& s : storages_)
+    if (s.original == original) return c10::Storage(s.twin);
+  storages_.push_back({original, make_twin(original)});
+  return c10::Storage(storages_.back().twin);
+}
+
+Tensor Call::stand_in(const Tensor& t) {
+  for (auto& p : pairs_)
+    if (p.original.is_same(t)) return p.stand_in;
+  Pair pair;
+  pair.original = t;
+  if (C10_LIKELY(t.layout() == c10::kStrided)) {
+    if (C10_UNLIKELY(t.is_nested())) {
+      for (const Tensor& meta :
+           {nested(t)->get_nested_sizes(), nested(t)->get_nested_strides(), nested(t)->get_storage_offsets()})
+        foreign_.push_back(meta.storage().unsafeGetStorageImpl());
+      pair.stand_in = nested_shell(t, twin(t.unsafeGetTensorImpl()->unsafe_storage()),
+                                   config.physical_key(DispatchKey::NestedTensor));
+    } else if (C10_UNLIKELY(t.is_quantized())) {
+      pair.stand_in = quantized_shell(t, twin(t.storage()), config.physical_key(DispatchKey::Quantized));
+    } else {
+      TORCH_CHECK_NOT_IMPLEMENTED(
+          t.unsafeGetTensorImpl()->has_storage(), "a tensor without storage cannot be used on the virtual ", config.type, " device");
+      pair.stand_in = dense_shell(t, twin(t.unsafeGetTensorImpl()->unsafe_storage()), config.physical_key());
+    }
+  } else if (t.layout() == c10::kSparse) {
+    pair.parts[0] = stand_in(coo(t)->indices());
+    pair.parts[1] = stand_in(coo(t)->values());
+    pair.stand_in = coo_shell(t, pair.parts[0], pair.parts[1], config.physical_key(DispatchKey::Sparse));
+  } else if (is_csr(t)) {
+    pair.parts[0] = stand_in(csr(t)->compressed_indices());
+    pair.parts[1] = stand_in(csr(t)->plain_indices());
+    pair.parts[2] = stand_in(csr(t)->values());
+    pair.stand_in =
+        csr_shell(t, pair.parts[0], pair.parts[1], pair.parts[2], config.physical_key(DispatchKey::SparseCsr));
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "layout ", t.layout(), " is not supported on the virtual ", config.type, " device");
+  }
+  if (C10_UNLIKELY(keep_requires_grad && t.requires_grad())) pair.stand_in.set_requires_grad(true);
+  pairs_.push_back(std::move(pair));
+  return pairs_.back().stand_in;
+}
+
+Tensor Call::enter(const Tensor& t, const char* argument, uint32_t flags) {
+  if (!t.defined()) return t;
+  const auto elsewhere = [&] {
+    if (!misfit.defined()) {
+      misfit = t;
+      misfit_name = argument;
+    }
+  };
+  if (C10_LIKELY(is_virtual(t))) {
+    if (!device)
+      device = t.device();
+    else if (*device != t.device() && !(flags & kAnyDevice))
+      elsewhere();
+    return stand_in(t);
+  }
+  foreign_tensors_.push_back(t.unsafeGetTensorImpl());
+  if (t.unsafeGetTensorImpl()->has_storage()) foreign_.push_back(t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  const bool welcome = is_physical(t) && ((flags & kAnyDevice) || ((flags & kNoDeviceCheck) && t.dim() == 0));
+  if (!welcome) elsewhere();
+  return t;
+}
+
+c10::Storage Call::original_storage(const c10::Storage& physical) {
+  auto* storage = physical.unsafeGetStorageImpl();
+  for (auto& s : storages_)
+    if (s.twin.get() == storage) return c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(s.original));
+  if (storage->device().type() == config.type) return physical;  // relabelled a moment ago
+  for (auto& a : adopted_)
+    if (a.first == storage) return a.second;
+  const Device target = device ? *device : Device(config.type, current_device());
+  if (physical.use_count() > 1) {
+    // Somebody else holds it too (a second result, a quantizer's scales): leave theirs alone, share the bytes.
+    c10::Storage shared(mirror(storage, target, virtual_allocator()));
+    adopted_.emplace_back(storage, shared);
+    return shared;
+  }
+  auto& data = storage->_mutable_data_ptr_no_checks();
+  data = label(std::move(data), storage->nbytes(), target);
+  storage->set_allocator(virtual_allocator());
+  return physical;
+}
+
+Tensor Call::leave(const Tensor& t) {
+  if (!t.defined() || !is_physical(t)) return t;
+  for (auto& p : pairs_)
+    if (p.stand_in.is_same(t)) return p.original;
+  for (auto* impl : foreign_tensors_)
+    if (impl == t.unsafeGetTensorImpl()) return t;
+  if (to_physical) return t;
+  if (C10_UNLIKELY(t.layout() == c10::kSparse))
+    return coo_shell(t, leave(coo(t)->indices()), leave(coo(t)->values()), config.key(DispatchKey::Sparse));
+  if (C10_UNLIKELY(is_csr(t)))
+    return csr_shell(t, leave(csr(t)->compressed_indices()), leave(csr(t)->plain_indices()), leave(csr(t)->values()),
+                     config.key(DispatchKey::SparseCsr));
+  if (!t.unsafeGetTensorImpl()->has_storage()) return t;
+  const auto& storage = t.unsafeGetTensorImpl()->unsafe_storage();
+  for (auto* s : foreign_)
+    if (s == storage.unsafeGetStorageImpl()) return t;
+  check_dtype(t.scalar_type());
+  if (C10_UNLIKELY(t.is_nested())) return nested_shell(t, original_storage(storage), config.key(DispatchKey::NestedTensor));
+  if (C10_UNLIKELY(t.is_quantized())) return quantized_shell(t, original_storage(storage), config.key(DispatchKey::Quantized));
+  return dense_shell(t, original_storage(storage), config.key());
+}
+
+void Call::settle_pair(Pair& pair) {
+  auto* to = pair.original.unsafeGetTensorImpl();
+  auto* from = pair.stand_in.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(pair.parts[0].defined())) {
+    if (pair.original.layout() == c10::kSparse) {
+      auto *source = coo(pair.stand_in), *target = coo(pair.original);
+      const bool same = source->indices().is_same(pair.parts[0]) && source->values().is_same(pair.parts[1]);
+      if (!same || source->coalesced() != target->coalesced() || source->sizes() != target->sizes()) {
+        const Tensor indices = leave(source->indices()), values = leave(source->values());
+        target->raw_resize_(source->sparse_dim(), source->dense_dim(), source->sizes());
+        target->set_indices_and_values_unsafe(indices, values);
+        target->set_coalesced(source->coalesced());
+      }
+    } else {
+      auto *source = csr(pair.stand_in), *target = csr(pair.original);
+      const bool same = source->compressed_indices().is_same(pair.parts[0]) &&
+          source->plain_indices().is_same(pair.parts[1]) && source->values().is_same(pair.parts[2]);
+      if (!same || source->sizes() != target->sizes())
+        target->set_member_tensors(leave(source->compressed_indices()), leave(source->plain_indices()),
+                                   leave(source->values()), source->sizes());
+    }
+    return;
+  }
+  if (C10_UNLIKELY(pair.original.is_nested())) return;
+  if (C10_UNLIKELY(pair.original.is_quantized()))
+    static_cast<at::QTensorImpl*>(to)->set_quantizer_(static_cast<at::QTensorImpl*>(from)->quantizer());
+  const auto& seat = from->unsafe_storage();
+  bool moved = true;
+  for (auto& s : storages_)
+    if (s.twin.get() == seat.unsafeGetStorageImpl()) moved = s.original != to->unsafe_storage().unsafeGetStorageImpl();
+  if (C10_UNLIKELY(moved)) to->set_storage_keep_dtype(original_storage(seat));
+  if (C10_UNLIKELY(
+          to->sizes() != from->sizes() || to->strides() != from->strides() || to->storage_offset() != from->storage_offset()))
+    to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
+}
+
+void Call::settle() {
+  for (auto& s : storages_) {
+    auto* twin = s.twin.get();
+    void* bytes = twin->_mutable_data_ptr_no_checks().get();
+    if (C10_UNLIKELY(bytes != s.original->_mutable_data_ptr_no_checks().get())) {
+      c10::DataPtr fresh = std::move(twin->_mutable_data_ptr_no_checks());
+      s.original->set_data_ptr_noswap(label(std::move(fresh), twin->nbytes(), s.original->device()));
+      c10::raw::intrusive_ptr::incref(s.original);
+      twin->set_data_ptr_noswap(c10::DataPtr(bytes, s.original, &drop_reference, config.physical));
+    }
+    if (C10_UNLIKELY(twin->nbytes() != s.original->nbytes())) s.original->set_nbytes(twin->nbytes());
+  }
+  for (auto& p : pairs_) settle_pair(p);
+}
+
+}  // namespace torchdevice

@@ -1,0 +1,51 @@
+// One call of an operator: which virtual tensors went in, and which physical tensor stands for each of them.
+#pragma once
+
+#include "device.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+
+namespace torchdevice {
+
+class Call {
+ public:
+  // The physical stand-in of an argument. A tensor of another device is noted as the call's `misfit`.
+  Tensor enter(const Tensor& t, const char* argument, uint32_t flags);
+  // The virtual form of what a physical kernel returned.
+  Tensor leave(const Tensor& t);
+  // Carries what the kernel did to its stand-ins (resized, re-seated, re-filled) back to the originals.
+  void settle();
+
+  std::optional<Device> device;   // the virtual device of this call
+  Tensor misfit;                  // the first tensor that is elsewhere
+  const char* misfit_name = "";
+  bool to_physical = false;       // the caller asked for a result on the physical device
+  bool keep_requires_grad = false;  // stand-ins say whether gradients are wanted: some CSR kernels ask
+
+ private:
+  struct Pair {
+    Tensor original, stand_in;
+    Tensor parts[3];  // of a sparse stand-in, as they were made
+  };
+  struct StoragePair {
+    StorageImpl* original;
+    c10::intrusive_ptr<StorageImpl> twin;
+  };
+  Tensor stand_in(const Tensor& t);
+  c10::Storage twin(const c10::Storage& storage);
+  c10::Storage original_storage(const c10::Storage& physical);
+  void settle_pair(Pair& pair);
+
+  c10::SmallVector<StoragePair, 6> storages_;
+  c10::SmallVector<Pair, 6> pairs_;
+  c10::SmallVector<StorageImpl*, 4> foreign_;       // storages of physical tensors that belong to the caller
+  c10::SmallVector<c10::TensorImpl*, 4> foreign_tensors_;
+  c10::SmallVector<std::pair<StorageImpl*, c10::Storage>, 2> adopted_;  // physical storages that live on elsewhere
+};
+
+// A physical tensor over the same bytes, for kernels that handle one dense tensor.
+Tensor physical_alias(const Tensor& t);
+
+}  // namespace torchdevice

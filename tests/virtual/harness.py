@@ -1,0 +1,62 @@
+"""Runs a test's body in a process of its own that has a virtual device: `@on("cuda:2")` above a test function."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 240
+
+
+def run_python(
+    *arguments: str, env: dict[str, str] | None = None, timeout: int = TIMEOUT
+) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter with this checkout's sources; the result, whatever it is."""
+    paths = [str(ROOT / "src"), str(ROOT)]
+    base = {k: v for k, v in os.environ.items() if not k.startswith("TORCHDEVICE") or k == "TORCHDEVICE_CACHE"}
+    full = {**base, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **(env or {})}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=full, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def on(device: str, env: dict[str, str] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The body runs in a child process where `device` (as in TORCHDEVICE_VIRTUAL) is installed; "" installs nothing."""
+
+    def decorate(body: Callable[..., None]) -> Callable[..., None]:
+        @pytest.mark.virtual
+        @functools.wraps(body)
+        def test(**parameters: Any) -> None:
+            name = f"{body.__module__}:{body.__name__}"
+            done = run_python("-m", "tests.virtual.harness", device, name, repr(parameters), env=env)
+            assert done.returncode == 0, (
+                f"{name} on {device} (exit {done.returncode})\n{done.stdout}\n{done.stderr[-6000:]}"
+            )
+
+        test.body = body  # type: ignore[attr-defined]
+        return test
+
+    return decorate
+
+
+def main() -> None:
+    device, name, parameters = sys.argv[1:4]
+    if device:
+        import torchdevice.virtual
+
+        torchdevice.virtual.from_environment(device)
+    module, _, function = name.partition(":")
+    getattr(importlib.import_module(module), function).body(**eval(parameters))
+
+
+if __name__ == "__main__":
+    main()
