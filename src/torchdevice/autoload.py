@@ -25,6 +25,11 @@ def autoload() -> None:
 def _act_on_environment() -> None:
     from torchdevice.config import switched_on
 
+    virtual = os.environ.get("TORCHDEVICE_VIRTUAL")
+    if virtual:
+        from torchdevice.virtual import from_environment
+
+        from_environment(virtual)
     if switched_on("TORCHDEVICE"):
         from torchdevice.session import session
 

@@ -40,6 +40,8 @@ DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 MULTIPROCESSING_ITERATOR = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
 # Where `.cuda()`, `.cpu()` and `.to()` of all storages are defined. Expiry: none in sight.
 STORAGE_BASE = "torch.storage._StorageBase"
+# The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
+FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 
 
 def device_types() -> tuple[str, ...]:
@@ -182,8 +184,17 @@ def when_dynamo_is_imported(action: Callable[[], None]) -> Undo:
     return finder.remove
 
 
-def trace_as(wrapper: Callable[..., Any], twin: Callable[..., Any]) -> None:
-    """Make torch's compiler trace `twin` wherever it meets `wrapper`. Needs the compiler to be loaded."""
+def trace_as(wrapper: Callable[..., Any], original: Callable[..., Any], twin: Callable[..., Any]) -> None:
+    """Make torch's compiler trace `twin` wherever it meets `wrapper`. Needs the compiler to be loaded.
+
+    The compiler looks its rules up by name when it starts; if that was while torch was patched, the rule for the
+    original has landed on the wrapper and has to be moved. Expiry: rules that are looked up lazily.
+    """
+    from torch._dynamo import trace_rules
+
+    rules = trace_rules.get_torch_obj_rule_map()
+    if wrapper in rules:
+        rules[original] = rules.pop(wrapper)
     torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
 
 

@@ -118,8 +118,8 @@ class Session:
     def _register_twins(self) -> None:
         if not self._twins_registered:
             self._twins_registered = True
-            for wrapper, twin in self._replacements.traced_twins():
-                compat.trace_as(wrapper, twin)
+            for wrapper, original, twin in self._replacements.traced_twins():
+                compat.trace_as(wrapper, original, twin)
 
     def _check_same(self, config: Config) -> None:
         assert self._config is not None

@@ -157,10 +157,10 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
         if asked is _ABSENT:
             device = kwargs.get("device")
             if device is not None:
-                kwargs["device"] = translator.translate(device, path, depth=2)
+                kwargs["device"] = translator.translate(device, path, depth=2, moving=True)
             return original(self, **kwargs)
         if isinstance(asked, (str, int, RealDevice)):
-            asked = translator.translate(asked, path, depth=2)
+            asked = translator.translate(asked, path, depth=2, moving=True)
         return original(self, asked, *args, **kwargs)
 
     return dress(to, original, path)
@@ -170,7 +170,7 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
     """`.cpu()`: a request for the CPU, so it stays where it is when that request is redirected."""
 
     def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = translator.translate("cpu", path)
+        given = translator.translate("cpu", path, moving=True)
         if given == "cpu":
             return original(self, *args, **kwargs)
         return to(self, *args, device=given, **kwargs)
@@ -187,7 +187,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
         asked = kind if device is None else device
         if isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0:
             asked = f"{kind}:{asked}"
-        given = translator.translate(asked, path)
+        given = translator.translate(asked, path, moving=True)
         where = given if isinstance(given, RealDevice) else _device_or_none(given)
         if where is None or where.type == kind:
             return original(self, device if given is asked else given, *args, **kwargs)

@@ -34,6 +34,11 @@ _INSIDE_TORCH = {
     "hub.py": Caller.USER,
 }
 
+# These run graphs that were traced from user code. Factories in a graph were decided while tracing; methods that
+# move a tensor are still as the user wrote them.
+_GRAPH_RUNNERS = frozenset({"fx/interpreter.py", "_dynamo/utils.py"})
+_GENERATED_BY_FX = "<eval_with_key>"
+
 # The standard library's copying and pickling rebuild what was there: a CPU device stays one.
 _REBUILDERS = frozenset(str(module.__file__) for module in (copy, copyreg, pickle, connection, queues, reduction))
 
@@ -44,13 +49,14 @@ class Role(NamedTuple):
     caller: Caller
     inner: bool
     slot: int  # the caller's number: enum members hash slowly
+    runs_graphs: bool = False
 
 
 _SLOTS = {caller: slot for slot, caller in enumerate(Caller)}
 
 
-def _role(caller: Caller, inner: bool) -> Role:
-    return Role(caller, inner, _SLOTS[caller])
+def _role(caller: Caller, inner: bool, runs_graphs: bool = False) -> Role:
+    return Role(caller, inner, _SLOTS[caller], runs_graphs)
 
 
 # Code under torch's compiler is not running in a frame of its own: it counts as user code, reported further up.
@@ -62,9 +68,10 @@ def role_of(filename: str) -> Role:
     if filename.startswith(TORCH_FOLDER):
         inside = filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
         best = max((prefix for prefix in _INSIDE_TORCH if _covers(prefix, inside)), key=len)
-        return _role(_INSIDE_TORCH[best], inner=True)
-    # Code that torch.fx generated carries decisions that were taken while it was traced.
-    if filename.startswith((_OURS, "<eval_with_key>")) or filename in _REBUILDERS:
+        return _role(_INSIDE_TORCH[best], inner=True, runs_graphs=inside in _GRAPH_RUNNERS)
+    if filename.startswith(_GENERATED_BY_FX):
+        return _role(Caller.TORCH, inner=True, runs_graphs=True)
+    if filename.startswith(_OURS) or filename in _REBUILDERS:
         return _role(Caller.TORCH, inner=True)
     return _role(Caller.USER, inner=False)
 

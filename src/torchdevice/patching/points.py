@@ -49,7 +49,7 @@ PACKED = "torch.nn.utils.rnn.PackedSequence"
 MODULE = "torch.nn.Module"
 TENSOR = "torch.Tensor"
 TYPED_STORAGE = "torch.storage.TypedStorage"
-MOVERS = (TENSOR, MODULE, PACKED, compat.STORAGE_BASE, TYPED_STORAGE)
+MOVERS = (TENSOR, MODULE, PACKED, compat.STORAGE_BASE, TYPED_STORAGE, compat.FUNCTIONAL_TENSOR)
 
 WRITTEN = (
     Point("torch.device", standins.device_class),
@@ -143,12 +143,17 @@ def _factory(path: str, overloads: list[Any]) -> Point:
 
 
 def _movers() -> Iterator[Point]:
+    accelerators = [kind for kind in compat.device_types() if is_accelerator(kind)]
     for owner in MOVERS:
+        # torch.Tensor inherits its methods from C; elsewhere an inherited method is patched where it is defined.
+        methods = dir(torch.Tensor) if owner == TENSOR else vars(_resolve(owner))
         to = f"{owner}.to"
-        yield Point(to, adapters.convert_to)
-        yield Point(f"{owner}.cpu", adapters.move_to_cpu, {"to": to}, FILLING)
-        for kind in compat.device_types():
-            if is_accelerator(kind) and hasattr(_resolve(owner), kind):
+        if "to" in methods:
+            yield Point(to, adapters.convert_to)
+        if "cpu" in methods:
+            yield Point(f"{owner}.cpu", adapters.move_to_cpu, {"to": to}, FILLING)
+        for kind in accelerators:
+            if kind in methods:
                 yield Point(f"{owner}.{kind}", adapters.move_to_accelerator, {"to": to, "kind": kind})
 
 
@@ -174,11 +179,12 @@ class Replacements:
         for _, original, replacements in self._build():
             yield replacements[0].value, original
 
-    def traced_twins(self) -> Iterator[tuple[Any, Any]]:
-        """Pairs of (replacement, twin) for torch's compiler."""
+    def traced_twins(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Triples of (replacement, original, twin) for torch's compiler."""
         for point, original, replacements in self._build():
             if point.traced is not None:
-                yield replacements[0].value, adapters.traceable(original, point.path, self._translator, point.traced)
+                twin = adapters.traceable(original, point.path, self._translator, point.traced)
+                yield replacements[0].value, original, twin
 
     def _build(self) -> list[tuple[Point, Any, list[Replacement]]]:
         if self._built is None:

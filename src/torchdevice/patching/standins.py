@@ -7,6 +7,7 @@ Adapters for functions live in `adapters`.
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,13 @@ class StandInType(type):
 
     _real: type
     _construct: Construct
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> Any:
+        """A class statement that derives from a stand-in derives from the real class (or fails as it would there)."""
+        if not bases:
+            return super().__new__(mcls, name, bases, namespace, **kwargs)
+        real = tuple(base._real if isinstance(base, StandInType) else base for base in bases)
+        return types.new_class(name, real, kwargs, lambda body: body.update(namespace))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls._construct(args, kwargs)
@@ -53,9 +61,6 @@ class StandInType(type):
 def stand_in(real: type, construct: Construct, kind: type[StandInType] = StandInType, **extra: Any) -> StandInType:
     """A class that is called through `construct` and otherwise is `real`; `kind` may refine what `isinstance` means."""
 
-    def refuse(cls: type, **kwargs: Any) -> None:
-        raise TypeError(f"type '{real.__module__}.{real.__qualname__}' is not an acceptable base type")
-
     return kind(
         real.__name__,
         (),
@@ -63,7 +68,6 @@ def stand_in(real: type, construct: Construct, kind: type[StandInType] = StandIn
             "__module__": real.__module__,
             "__qualname__": real.__qualname__,
             "__doc__": real.__doc__,
-            "__init_subclass__": classmethod(refuse),
             "_real": real,
             "_construct": staticmethod(construct),
             **extra,

@@ -95,8 +95,11 @@ class Translator:
                 self.suspensions -= 1
             _suspended.reset(token)
 
-    def translate(self, asked: Any, api: str, depth: int = 1) -> Any:
-        """What to give torch instead of `asked`, or `asked` itself. `depth` frames up is the code that called."""
+    def translate(self, asked: Any, api: str, depth: int = 1, moving: bool = False) -> Any:
+        """What to give torch instead of `asked`, or `asked` itself. `depth` frames up is the code that called.
+
+        `moving`: a method that moves a tensor, which torch's compiler leaves in its graphs as it was written.
+        """
         frame = _getframe(depth + 1)
         try:
             known = self.places.get((id(frame.f_code), frame.f_lasti, api, asked))
@@ -108,11 +111,14 @@ class Translator:
                 next(counter)
                 return given
             return asked
-        return self.translate_from(asked, api, frame)
+        return self.translate_from(asked, api, frame, moving)
 
-    def translate_from(self, asked: Any, api: str, frame: FrameType) -> Any:
+    def translate_from(self, asked: Any, api: str, frame: FrameType, moving: bool = False) -> Any:
         """The same for a decision that falls later than the call: `frame` is the code that called."""
-        return self._decide(asked, api, frame, self.roles[frame.f_code.co_filename]) if self.in_force else asked
+        if not self.in_force:
+            return asked
+        role = self.roles[frame.f_code.co_filename]
+        return self._decide(asked, api, frame, TRACED if moving and role.runs_graphs else role)
 
     def translate_traced(self, asked: Any, api: str) -> Any:
         """The same for code under torch's compiler: what is traced counts as user code."""
