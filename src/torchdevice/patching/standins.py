@@ -68,6 +68,7 @@ def stand_in(real: type, construct: Construct, kind: type[StandInType] = StandIn
             "__module__": real.__module__,
             "__qualname__": real.__qualname__,
             "__doc__": real.__doc__,
+            "__new__": real.__new__,  # `torch.Event.__new__(cls, ...)` in a class built on the real one
             "_real": real,
             "_construct": staticmethod(construct),
             **extra,
