@@ -17,6 +17,7 @@ from typing import Any
 
 from torchdevice import compat
 from torchdevice.config import Config, resolve_config
+from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
 from torchdevice.events import Redirect
 from torchdevice.patching.engine import Applied, Replacement, apply
@@ -56,6 +57,7 @@ class Session:
         self._applied: Applied | None = None
         self._undo: list[Callable[[], None]] = []
         self._lost: tuple[str, ...] = ()
+        self._masked: Masquerades | None = None
         self._twins_registered = False
 
     @property
@@ -85,6 +87,8 @@ class Session:
         self._translator.start(host, config.policy)
         try:
             replacements = self._replacements.select(self._translator.fills)
+            if config.masquerade:
+                replacements += self._masquerades().select(host)
             self._applied = apply([*replacements, *_worker_replacement(config, host)])
         except BaseException:
             self._translator.stop()
@@ -100,9 +104,17 @@ class Session:
         self._undo.append(_log_to_stderr(config, self._translator))
         self._undo.append(_exported(config, host))
 
+    def _masquerades(self) -> Masquerades:
+        """Answers for the namespaces of devices that are not here; built by the first activation."""
+        if self._masked is None:
+            self._masked = Masquerades(self._translator)
+        return self._masked
+
     def _stop(self) -> None:
         assert self._applied is not None
         self._translator.stop()
+        if self._masked is not None:
+            self._masked.stop()
         self._lost = self._applied.undo()
         self._applied = None
         self._config = None
