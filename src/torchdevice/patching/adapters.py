@@ -35,12 +35,13 @@ def dress(wrapper: Function, original: Function, path: str) -> Function:
     if inspect.isfunction(original):
         wrapper.__module__, wrapper.__qualname__ = original.__module__, original.__qualname__
     else:  # C functions carry the name of the C class that holds them, which cannot be looked up
-        wrapper.__module__, wrapper.__qualname__ = _importable(path)
+        wrapper.__module__, wrapper.__qualname__ = importable(path)
     wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper
 
 
-def _importable(path: str) -> tuple[str, str]:
+def importable(path: str) -> tuple[str, str]:
+    """The module and the qualified name under which pickle finds what stands at `path`."""
     module, _, name = path.rpartition(".")
     inner = name
     while module not in sys.modules:
