@@ -31,7 +31,7 @@ unit: $(VENV)/.installed
 
 # On a machine with an NVIDIA GPU and a torch of its own (2.9 or newer): nothing is installed.
 test-cuda:
-	PYTHONPATH=src $(PYTHON) -m pytest -m cuda tests
+	PYTHONPATH=src $(PYTHON) -m pytest -m accelerated tests
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

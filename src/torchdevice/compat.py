@@ -126,9 +126,15 @@ def weights_only_cache_clear() -> None:
     _weights_only_unpickler._get_allowed_globals.cache_clear()
 
 
-def restore_storage(storage: Any, location: str) -> Any:
-    """Put a storage that `torch.load` has read to a location tag. Expiry: none, it is documented for extensions."""
-    return torch.serialization.default_restore_location(storage, location)
+def place_storage(storage: Any, device: Any) -> Any:
+    """Put an untyped storage on a device, as `torch.load` does for its location tags.
+
+    `storage.to(device=...)` would be the obvious call, but it needs `torch.mps.device`, which does not exist.
+    Expiry: storages that move to every device by the same call.
+    """
+    if str(device).partition(":")[0] == "cpu":
+        return storage if storage.device.type == "cpu" else storage.cpu()
+    return torch.serialization.default_restore_location(storage, str(device))
 
 
 def legacy_tensor_types() -> Iterator[tuple[ModuleType, str]]:

@@ -16,6 +16,7 @@ import torch
 
 from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
 from torchdevice.patching.translator import Translator
+from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
@@ -34,12 +35,13 @@ def dress(wrapper: Function, original: Function, path: str) -> Function:
     if inspect.isfunction(original):
         wrapper.__module__, wrapper.__qualname__ = original.__module__, original.__qualname__
     else:  # C functions carry the name of the C class that holds them, which cannot be looked up
-        wrapper.__module__, wrapper.__qualname__ = _importable(path)
+        wrapper.__module__, wrapper.__qualname__ = importable(path)
     wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper
 
 
-def _importable(path: str) -> tuple[str, str]:
+def importable(path: str) -> tuple[str, str]:
+    """The module and the qualified name under which pickle finds what stands at `path`."""
     module, _, name = path.rpartition(".")
     inner = name
     while module not in sys.modules:
@@ -70,8 +72,10 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             if kwargs.get("out") is not None or (like_tensors and _any_tensor(args, kwargs)):
                 return original(*args, **kwargs)
             generator = kwargs.get("generator")
-            if generator is not None:
-                device = kwargs["device"] = generator.device
+            if generator is not None:  # sampled where the generator is, then moved to where "none" goes
+                made = original(*args, **{**kwargs, "device": generator.device})
+                given = translator.translate(None, path, depth=2)
+                return made if given is None or made.device.type == given.type else made.to(given)
         given = translator.translate(device, path, depth=2)
         if given is not device:
             kwargs["device"] = given
@@ -306,6 +310,11 @@ def get_default(original: Function, path: str, translator: Translator) -> Functi
     return dress(get_default_device, original, path)
 
 
+def arriving(tensor: torch.Tensor, device: RealDevice) -> torch.Tensor:
+    """A tensor from outside on `device`, in the nearest dtype that exists there."""
+    return tensor.to(device, dtype_on(device.type, tensor.dtype))
+
+
 # --- results and receivers ------------------------------------------------------------------------------------
 
 
@@ -315,7 +324,7 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
         given = translator.translate(None, path)
-        return made if given is None else made.to(given)
+        return made if given is None else arriving(made, given)
 
     return dress(make, original, path)
 

@@ -99,6 +99,7 @@ _ALIAS_MODULES = (
     "torch.jit",
     "torch.fft",
     "torch.nn.utils.rnn",
+    "torch.utils.data.dataset",  # binds randperm early in some versions
 )
 _FACTORY_MODULES = ("torch", "torch.fft", "torch.nested")
 
@@ -215,7 +216,7 @@ class Replacements:
         places = [Replacement(point.path, owner, name, value)]
         places += [
             Replacement(f"{alias}.{name}", sys.modules[alias], name, value)
-            for alias in _ALIAS_MODULES
+            for alias in dict.fromkeys((*_ALIAS_MODULES, getattr(original, "__module__", None) or "torch"))
             if sys.modules[alias] is not owner and getattr(sys.modules[alias], name, None) is original
         ]
         return places
