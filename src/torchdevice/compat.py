@@ -186,11 +186,16 @@ def when_dynamo_is_imported(action: Callable[[], None]) -> Undo:
 
     Expiry: `torch.compiler.substitute_in_graph` working without importing the compiler.
     """
-    module = sys.modules.get("torch._dynamo")
-    if module is not None and hasattr(module, "optimize"):
+    return when_imported("torch._dynamo", "optimize", action)
+
+
+def when_imported(name: str, last: str, action: Callable[[], None]) -> Undo:
+    """Run `action` now if a module is loaded (as told by a name that it defines late), else when it first is."""
+    module = sys.modules.get(name)
+    if module is not None and hasattr(module, last):
         action()
         return lambda: None
-    finder = _AfterImport("torch._dynamo", action)
+    finder = _AfterImport(name, action)
     sys.meta_path.insert(0, finder)
     return finder.remove
 
@@ -301,3 +306,18 @@ class Effects:
 def effects_of(op: Any) -> Effects:
     """The effects of an operator."""
     return Effects(op)
+
+
+def operator_library() -> Any:
+    """A place for kernels of ours that can be taken away again. Expiry: public removal of a registration."""
+    return torch.library.Library("aten", "IMPL")
+
+
+def close_library(library: Any) -> None:
+    """Take the kernels of a library away. Expiry: the same."""
+    library._destroy()
+
+
+def below_cpu_autocast() -> Any:
+    """Inside, operators go past the CPU's autocast. Expiry: a public way on from within an autocast kernel."""
+    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU))

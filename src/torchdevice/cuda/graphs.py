@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -67,11 +68,12 @@ class Recorder(compat.DispatchMode):
                     static.copy_(new)
 
 
-def graph_base(label: str) -> type:
+def graph_base(label: str, note: Callable[[], None]) -> type:
     """What torch's `CUDAGraph` or `XPUGraph` is rebuilt on."""
 
     class GraphBase:
         def __new__(cls, keep_graph: bool = False) -> Any:
+            note()
             graph = object.__new__(cls)
             graph._recorder, graph._pool, graph._ended = None, (0, next(_pools)), False
             return graph

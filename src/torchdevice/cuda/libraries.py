@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from torchdevice.compat import RealDevice
 from torchdevice.cuda.device import Table, constant, nothing
 from torchdevice.cuda.target import Target
 
@@ -83,28 +84,25 @@ def nvtx() -> SimpleNamespace:
 def nccl_functions() -> Table:
     """Collectives over a list of tensors in one process, which is what `torch.cuda.nccl` offers."""
 
-    def total(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        return torch.stack(list(inputs)).sum(0)
-
     def all_reduce(inputs: Any, outputs: Any, *_: Any) -> None:
-        result = total(inputs)
+        result = _total(inputs)
         for output in outputs:
             output.copy_(result)
 
     def reduce(inputs: Any, output: torch.Tensor, *_: Any) -> None:
-        output.copy_(total(inputs))
+        output.copy_(_total(inputs))
 
     def broadcast(inputs: Any, root: int, *_: Any) -> None:
         for each in inputs:
             each.copy_(inputs[root])
 
     def all_gather(inputs: Any, outputs: Any, *_: Any) -> None:
-        gathered = torch.cat([each.reshape(-1) for each in inputs])
+        gathered = torch.cat([each.reshape(-1).to(inputs[0].device) for each in inputs])
         for output in outputs:
             output.copy_(gathered.view_as(output))
 
     def reduce_scatter(inputs: Any, outputs: Any, *_: Any) -> None:
-        for output, part in zip(outputs, total(inputs).reshape(len(outputs), -1), strict=True):
+        for output, part in zip(outputs, _total(inputs).reshape(len(outputs), -1), strict=True):
             output.copy_(part.view_as(output))
 
     return {
@@ -120,11 +118,14 @@ def nccl_functions() -> Table:
     }
 
 
-def comm_functions() -> Table:
+def comm_functions(target: Target) -> Table:
     """`broadcast`, `scatter`, `gather` between devices of one process; on one device a copy is the tensor itself."""
 
-    def broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> tuple[torch.Tensor, ...]:
-        return tuple(tensor if position == 0 else tensor.clone() for position, _ in enumerate(devices))
+    def on(tensor: torch.Tensor, index: int) -> torch.Tensor:
+        return tensor if target.type == "cpu" else tensor.to(RealDevice(target.type, index))
+
+    def broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
+        return [on(tensor if position == 0 else tensor.clone(), index) for position, index in enumerate(devices)]
 
     def broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         return tuple(each.copy_(tensor) for each in out)
@@ -134,18 +135,19 @@ def comm_functions() -> Table:
         return [[copy[position] for copy in copies] for position, _ in enumerate(devices)]
 
     def scatter(tensor: torch.Tensor, devices: Any, chunk_sizes: Any = None, dim: int = 0, _: Any = None) -> Any:
-        parts = tensor.split(chunk_sizes, dim) if chunk_sizes else tensor.chunk(len(devices), dim)
-        return tuple(part.contiguous() for part in parts)
+        parts = tensor.split(list(chunk_sizes), dim) if chunk_sizes else tensor.chunk(len(devices), dim)
+        return tuple(on(part, index).contiguous() for part, index in zip(parts, devices, strict=False))
 
     def scatter_out(tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int = 0, _: Any = None) -> Any:
         parts = tensor.split([each.size(dim) for each in out], dim)
         return tuple(each.copy_(part) for each, part in zip(out, parts, strict=True))
 
     def gather(tensors: Any, dim: int, destination: Any) -> torch.Tensor:
-        return torch.cat(list(tensors), dim)
+        index = target.current() if destination is None else destination
+        return torch.cat([on(tensor, index) for tensor in tensors], dim)
 
     def gather_out(tensors: Any, out: torch.Tensor, dim: int) -> torch.Tensor:
-        return torch.cat(list(tensors), dim, out=out)
+        return out.copy_(torch.cat([tensor.to(out.device) for tensor in tensors], dim))
 
     return {
         "_broadcast": broadcast,
@@ -163,7 +165,14 @@ def reduce_add(inputs: Any, destination: Any = None) -> torch.Tensor:
     sizes = {tuple(each.size()) for each in inputs}
     if len(sizes) > 1:
         raise ValueError(f"inputs have different sizes: {sorted(sizes)}")
-    return inputs[0] if len(inputs) == 1 else torch.stack(list(inputs)).sum(0)
+    return _total(inputs) if len(inputs) > 1 else inputs[0]
+
+
+def _total(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    first = inputs[0].clone()
+    for other in inputs[1:]:
+        first += other.to(first.device)
+    return first
 
 
 _TUNABLE = {"enabled": False, "tuning": True, "untuned": False, "filename": "", "duration": 30, "iterations": 100}

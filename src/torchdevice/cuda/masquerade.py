@@ -5,75 +5,44 @@ One `Masquerade` per namespace that the host lacks, built once a process; `sessi
 
 from __future__ import annotations
 
+import gc
 import importlib
-import itertools
-import os
+import inspect
 import sys
-from collections.abc import Iterator
-from types import FrameType, ModuleType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import torch
 
+from torchdevice import compat
 from torchdevice.compat import RealDevice
-from torchdevice.cuda import device, graphs, libraries, memory, metal, random, streams, vitals
+from torchdevice.cuda import (
+    device,
+    graphs,
+    libraries,
+    memory,
+    metal,
+    neighbours,
+    norms,
+    random,
+    streams,
+    vitals,
+)
+from torchdevice.cuda.register import Register
 from torchdevice.cuda.shadow import Shadow, module_names
-from torchdevice.cuda.surface import ANSWERS, SUBMODULES, SURFACE, TRUTH_PACKAGES, Kind, Row
+from torchdevice.cuda.surface import ANSWERS, SUBMODULES, SURFACE, Kind, Row
 from torchdevice.cuda.target import Target, target_of
 from torchdevice.errors import CudaOnlyError, explain_error
-from torchdevice.events import Key, Ledger, Simulated, Site
 from torchdevice.patching.adapters import dress
-from torchdevice.patching.engine import Replacement
+from torchdevice.patching.engine import Replacement, apply
+from torchdevice.patching.points import Skip, resolve_path
 from torchdevice.patching.standins import stand_in
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import Host
 
 _getframe = sys._getframe
-_UNCOUNTED: Iterator[int] = itertools.repeat(0)
-
-# torch's compiler asks for the code that it traces: its questions are the user's.
-_ASKS_FOR_THE_USER = "_dynamo/variables/"
-
-
-class Register:
-    """Who is answered and who gets the truth, by the calling file; and the count of answers per place."""
-
-    def __init__(self, translator: Translator) -> None:
-        self.translator = translator
-        self.ledger: Ledger[Simulated] = Ledger()
-        self.places: dict[Key, Iterator[int]] = {}
-        self.target = ""
-        self._truthful: dict[str, bool] = {}
-
-    def answers(self, row: Row, path: str, frame: FrameType) -> Iterator[int] | None:
-        """A counter of answers for this place, or None where the original is due."""
-        if not self.translator.in_force:
-            return None
-        code = frame.f_code
-        if row.truth and self._gets_truth(code.co_filename):
-            return None
-        if self.translator.roles[code.co_filename].inner:
-            return _UNCOUNTED
-        key = (id(code), frame.f_lasti, path)
-        counter = self.ledger.counter(key)
-        if counter is None:
-            record = Simulated(path, row.kind.value, self.target, Site(code.co_filename, frame.f_lineno))
-            counter = self.ledger.open(key, code, record)
-        self.places[key] = counter
-        return counter
-
-    def _gets_truth(self, filename: str) -> bool:
-        known = self._truthful.get(filename)
-        if known is None:
-            known = self._truthful[filename] = self._reads_as_truthful(filename)
-        return known
-
-    def _reads_as_truthful(self, filename: str) -> bool:
-        parts = filename.replace(os.sep, "/").split("/")
-        for folder, package in itertools.pairwise(parts):
-            if folder in ("site-packages", "dist-packages") and package.removesuffix(".py") in TRUTH_PACKAGES:
-                return True
-        return self.translator.roles[filename].inner and _ASKS_FOR_THE_USER not in filename.replace(os.sep, "/")
 
 
 class Masquerade:
@@ -83,11 +52,13 @@ class Masquerade:
         self._kind = kind
         self._target = target
         self._register = register
-        self.missing: list[str] = []
+        self.skips: list[Skip] = []
         names = module_names(kind, tuple(SUBMODULES[kind]))
         shadowed = (*names, "torch.nn.parallel.comm") if kind == "cuda" else names
         self._modules: dict[str, ModuleType] = {name: importlib.import_module(name) for name in names}
         self.shadow = self._make_shadow(shadowed)
+        # torch.cuda.comm's functions are those of torch.nn.parallel, which DataParallel calls there.
+        self._places = {name: sys.modules[name] for name in shadowed}
 
     def _make_shadow(self, modules: tuple[str, ...]) -> Shadow:
         kind, target = self._kind, self._target
@@ -99,7 +70,7 @@ class Masquerade:
                 return made
             return RealDevice(made.type, read_index(made))
 
-        extra = {"device": stand_in(RealDevice, construct), "backends": _BACKENDS}
+        extra = {"device": stand_in(RealDevice, "torch.device", construct), "backends": _BACKENDS}
         if kind == "mps":
             return Shadow(kind, modules, metal.functions(target), {}, metal.names(target), extra)
         lent = streams.Streams(target)
@@ -109,7 +80,7 @@ class Masquerade:
             **streams.stream_functions(kind, lent),
             **graphs.graph_functions(kind),
             **libraries.nccl_functions(),
-            **libraries.comm_functions(),
+            **libraries.comm_functions(target),
             **libraries.tunable_functions(),
         }
         replaced = {
@@ -124,12 +95,18 @@ class Masquerade:
         handles = {"cuda": ("cuda_stream", "cuda_event"), "xpu": ("sycl_queue", "sycl_event")}[kind]
         graph = "CUDAGraph" if kind == "cuda" else "XPUGraph"
         bases = {
-            "Stream": streams.stream_base(lent, handles[0]),
-            "Event": streams.event_base(lent, handles[1]),
-            graph: graphs.graph_base(graph),
+            "Stream": streams.stream_base(lent, handles[0], self._noting("Stream")),
+            "Event": streams.event_base(lent, handles[1], self._noting("Event")),
+            graph: graphs.graph_base(graph, self._noting(graph)),
             "MemPool": memory.MemPoolBase,
         }
         return Shadow(kind, modules, table, bases, replaced, extra)
+
+    def _noting(self, name: str) -> Callable[[], None]:
+        """What a class calls when user code makes an object of it."""
+        path = f"torch.{self._kind}.{name}"
+        row = next((row for row in SURFACE[self._kind] if row.name == name), Row(name, Kind.SIMULATED, "stream"))
+        return lambda: self._register.note(row, path)
 
     def replacements(self) -> list[Replacement]:
         """Every place of the namespace that a row replaces."""
@@ -139,11 +116,11 @@ class Masquerade:
                 continue
             home, name = self._home(row)
             if home is None:
-                self.missing.append(f"torch.{self._kind}.{row.name}")
+                self.skips.append(Skip(f"torch.{self._kind}.{row.name}", f"torch {torch.__version__} has no such name"))
                 continue
             original = getattr(self._modules[home], name)
             value = self._value(row, home, name, original)
-            for module_name, module in self._modules.items():
+            for module_name, module in self._places.items():
                 if vars(module).get(name) is original and (module_name == home or _is_public(module, name)):
                     made.append(Replacement(f"{module_name}.{name}", module, name, value))
         return made
@@ -158,25 +135,10 @@ class Masquerade:
         path = f"{home}.{name}"
         if row.kind is Kind.UNSUPPORTED:
             return self._refusal(row, path, original)
-        answer = self.shadow.globals[home][name] if home in self.shadow.globals else self.shadow.copy(original)
+        answer = self.shadow.globals[home][name]
         if isinstance(original, type) or not callable(original):
             return answer
-        return self._answering(row, path, original, answer)
-
-    def _answering(self, row: Row, path: str, original: Any, answer: Any) -> Any:
-        register, places = self._register, self._register.places
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            frame = _getframe(1)
-            counter = places.get((id(frame.f_code), frame.f_lasti, path))
-            if counter is None or register.translator.suspensions:
-                counter = register.answers(row, path, frame)
-                if counter is None:
-                    return original(*args, **kwargs)
-            next(counter)
-            return answer(*args, **kwargs)
-
-        return dress(call, original, path)
+        return self._register.answering(row, path, original, answer)
 
     def _refusal(self, row: Row, path: str, original: Any) -> Any:
         register = self._register
@@ -198,7 +160,9 @@ class Masquerade:
             )
 
         if isinstance(original, type):
-            return stand_in(original, lambda args, kwargs: refuse(*args, **kwargs))
+            makers: dict[str, Any] = {name: staticmethod(refuse) for name in vars(original) if not name.startswith("_")}
+            makers["__signature__"] = inspect.signature(original)
+            return stand_in(original, path, lambda args, kwargs: refuse(*args, **kwargs), **makers)
         return dress(refuse, original, path)
 
 
@@ -209,20 +173,42 @@ def _is_public(module: ModuleType, name: str) -> bool:
     return name in getattr(module, "__all__", ()) or (not hasattr(module, "__all__") and not name.startswith("_"))
 
 
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """What is built lives on, so a garbage collection on the way finds nothing, and takes longer than the building."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
+    """Names of torch.cuda that the target's own module lacks: code that was told `getattr(torch, x.device.type)`."""
+    return [
+        Replacement(f"{module.__name__}.{each.name}", module, each.name, each.value)
+        for each in cuda
+        if each.owner is torch.cuda and not each.name.startswith("_") and not hasattr(module, each.name)
+    ]
+
+
 class Masquerades:
     """All namespaces that a host lacks. Built when first needed, kept for the process."""
 
     def __init__(self, translator: Translator) -> None:
         self.register = Register(translator)
         self._built: dict[Host, list[Replacement]] = {}
-        self.missing: list[str] = []
+        self.skips: list[Skip] = []
 
     def select(self, host: Host) -> list[Replacement]:
         """What to apply on a host."""
         self.register.target = host.type
         self.register.places.clear()
         if host not in self._built:
-            self._built[host] = self._build(host)
+            with _without_collection():
+                self._built[host] = self._build(host)
         return self._built[host]
 
     def _build(self, host: Host) -> list[Replacement]:
@@ -232,8 +218,32 @@ class Masquerades:
             if kind != host.type and hasattr(torch, kind):
                 masquerade = Masquerade(kind, target, self.register)
                 made += masquerade.replacements()
-                self.missing += masquerade.missing
+                self.skips += masquerade.skips
+                if kind == "cuda":
+                    made += _completed(getattr(torch, host.type), made)
+        if host.type != "cuda":
+            made += neighbours.replacements(neighbours.NEIGHBOURS, self.register, resolve_path)
         return made
+
+    def start(self, host: Host) -> list[Callable[[], object]]:
+        """What is no attribute of torch: kernels, and names of modules that load later. The ways back, in order."""
+        ways_back: list[Callable[[], object]] = []
+        if host.type == "cuda":
+            return ways_back
+        if host.type == "cpu":
+            ways_back.append(norms.install())
+
+        def guard_builders() -> None:
+            rows = neighbours.replacements(neighbours.BUILDERS, self.register, resolve_path)
+            ways_back.append(apply(rows).undo)
+
+        stop_waiting = compat.when_imported(neighbours.EXTENSIONS, "load_inline", guard_builders)
+        return [lambda: self._go_back(ways_back), stop_waiting]
+
+    @staticmethod
+    def _go_back(ways: list[Callable[[], object]]) -> None:
+        while ways:
+            ways.pop()()
 
     def stop(self) -> None:
         """Answer nobody any more, also through names that user code has kept."""

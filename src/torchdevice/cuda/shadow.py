@@ -56,9 +56,11 @@ class Shadow:
         self._copies: dict[int, Any] = {}
         self._held: list[Any] = []  # originals, so that an id in `_copies` stays theirs
         self.globals: dict[str, dict[str, Any]] = {name: dict(vars(module)) for name, module in self._modules.items()}
+        self.natives = natives
+        self._natives = Facade(torch._C, natives)
         facade = Facade(
             torch,
-            {"_C": Facade(torch._C, natives), kind: Facade(getattr(torch, kind), self._namespace()), **torch_extra},
+            {"_C": self._natives, kind: Facade(getattr(torch, kind), self._namespace()), **torch_extra},
         )
         for name in self._modules:
             self._fill(name, facade, natives)
@@ -82,6 +84,8 @@ class Shadow:
                 space[key] = natives[key]  # `from torch._C import _graph_pool_handle`
             elif value is torch:
                 space[key] = facade
+            elif value is torch._C:
+                space[key] = self._natives
             else:
                 space[key] = self.copy(value)
         if name == f"torch.{self._kind}":  # torch itself defines some private names only when the device starts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ class Streams:
             self._local.current = {**getattr(self._local, "current", {}), index: number}
 
 
-def stream_base(streams: Streams, handle: str) -> type:
+def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type:
     """What torch's `Stream` is rebuilt on; `handle` is the raw stream's attribute: `cuda_stream`, `sycl_queue`."""
     target = streams.target
     # The CPU has no index (tensors report `cpu`), so its streams have none either.
@@ -71,6 +72,8 @@ def stream_base(streams: Streams, handle: str) -> type:
             stream_ptr: int = 0,
         ) -> Any:
             index = target.current() if device_index is None else device_index
+            if stream_id is None:
+                note()
             if stream_id is None and not stream_ptr and target.native_streams:
                 return RealStream.__new__(cls, device=RealDevice(target.type, index), priority=priority)
             if stream_id is None:
@@ -123,7 +126,7 @@ def stream_base(streams: Streams, handle: str) -> type:
     return StreamBase
 
 
-def event_base(streams: Streams, handle: str) -> type:
+def event_base(streams: Streams, handle: str, note: Callable[[], None]) -> type:
     """What torch's `Event` is rebuilt on: a clock of the target, with CUDA's rules on when it may be read."""
     target = streams.target
     numbers = itertools.count(1)
@@ -132,6 +135,7 @@ def event_base(streams: Streams, handle: str) -> type:
         def __new__(
             cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
         ) -> Any:
+            note()
             event = RealEvent.__new__(cls, RealDevice(target.type), enable_timing=enable_timing, blocking=blocking)
             event._timed, event._number, event._clock = enable_timing, 0, None
             return event

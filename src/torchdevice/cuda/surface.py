@@ -27,6 +27,7 @@ class Row:
 
     `truth`: torch's own files, and packages that would wake code for that hardware only, get the original instead.
     `left`: torch's own object stays in place, because it works on what the other rows and the translation give it.
+    `constant`: torch's compiler may take the answer as a constant of the graph.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Row:
     answer: str
     truth: bool = False
     left: bool = False
+    constant: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,11 @@ ANSWERS = {
 }
 
 
-def _rows(kind: Kind, answer: str, names: str, *, truth: bool = False, left: bool = False) -> Iterator[Row]:
+def _rows(
+    kind: Kind, answer: str, names: str, *, truth: bool = False, left: bool = False, constant: bool = False
+) -> Iterator[Row]:
     for name in names.split():
-        yield Row(name, kind, answer, truth, left)
+        yield Row(name, kind, answer, truth, left, constant)
 
 
 M, S, N, U = Kind.MAPPED, Kind.SIMULATED, Kind.NO_OP, Kind.UNSUPPORTED
@@ -123,10 +127,11 @@ _SPARSE = " ".join(
 )
 
 CUDA = (
-    *_rows(S, "there", "is_available device_count is_initialized", truth=True),
-    *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True),
-    *_rows(M, "current", "current_device set_device device device_of"),
-    *_rows(S, "described", "get_device_properties get_device_name get_device_capability"),
+    *_rows(S, "there", "is_available device_count is_initialized", truth=True, constant=True),
+    *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True, constant=True),
+    *_rows(M, "current", "current_device", constant=True),
+    *_rows(M, "current", "set_device device device_of"),
+    *_rows(S, "described", "get_device_properties get_device_name get_device_capability", constant=True),
     *_rows(S, "flags", "get_arch_list get_gencode_flags", truth=True),
     *_rows(N, "start", "init ipc_collect"),
     *_rows(M, "synchronize", "synchronize"),
@@ -190,10 +195,11 @@ CUDA = (
 )
 
 XPU = (
-    *_rows(S, "there", "is_available device_count is_initialized", truth=True),
-    *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True),
-    *_rows(M, "current", "current_device set_device device device_of"),
-    *_rows(S, "described", "get_device_properties get_device_name get_device_capability"),
+    *_rows(S, "there", "is_available device_count is_initialized", truth=True, constant=True),
+    *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True, constant=True),
+    *_rows(M, "current", "current_device", constant=True),
+    *_rows(M, "current", "set_device device device_of"),
+    *_rows(S, "described", "get_device_properties get_device_name get_device_capability", constant=True),
     *_rows(S, "flags", "get_arch_list get_gencode_flags", truth=True),
     *_rows(N, "start", "init"),
     *_rows(M, "synchronize", "synchronize"),
@@ -217,7 +223,7 @@ XPU = (
 )
 
 MPS = (
-    *_rows(S, "there", "is_available device_count", truth=True),
+    *_rows(S, "there", "is_available device_count", truth=True, constant=True),
     *_rows(M, "synchronize", "synchronize"),
     *_rows(S, "allocated", "current_allocated_memory driver_allocated_memory recommended_max_memory"),
     *_rows(M, "empty_cache", "empty_cache"),
