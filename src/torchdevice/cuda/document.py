@@ -59,7 +59,7 @@ def _neighbours() -> Iterator[str]:
     for row in (*NEIGHBOURS, *BUILDERS):
         yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
     yield ""
-    yield "Normalisations with half-precision weights under autocast on the CPU run in float32, as under CUDA's autocast."
+    yield "Normalisations with half-precision weights run in float32 under autocast on the CPU, as under CUDA's."
     yield "Names of `torch.cuda` that the target's own module lacks (`torch.mps.current_device`) are there as well."
 
 
