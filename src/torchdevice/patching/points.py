@@ -209,8 +209,12 @@ class Replacements:
         options = dict(point.options)
         if "to" in options:
             options["to"] = _resolve(options["to"])
-        value = point.adapter(original, point.path, self._translator, **options)
         owner, name = _owner(point.path)
+        if owner is torch.Tensor and point.adapter is not adapters.convert_to:  # which does it by itself, faster
+            inner = adapters.as_torch_sees_it(original)
+            value = adapters.dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
+        else:
+            value = point.adapter(original, point.path, self._translator, **options)
         if name == "__new__":
             value = staticmethod(value)
         places = [Replacement(point.path, owner, name, value)]
