@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace torchdevice {
 
@@ -110,10 +111,12 @@ enum Flag : uint32_t {
 struct OpRecord {
   std::string name;
   uint32_t flags = 0;
-  uint64_t denied_dtypes = 0;  // dtypes of tensor arguments that the real backend's kernel refuses
+  uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the real backend's kernel refuses
   std::atomic<uint64_t> calls{0}, denied{0};
+  std::atomic<const std::vector<uint8_t>*> plan{nullptr};  // which arguments matter; made at the first call
 };
-OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes);
+OpRecord* make_record(
+    std::string name, uint32_t flags, uint64_t denied_dtypes, DispatchKey functionality = DispatchKey::Dense);
 std::string dump_records();
 void reset_records();
 // What the boxed kernel does, for kernels that only prepare its arguments.
@@ -121,6 +124,8 @@ void run_boxed(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record,
     DispatchKey functionality = DispatchKey::Dense);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
+// For composites that the real backend refuses for some dtypes: checks, then lets torch decompose as ever.
+torch::CppFunction dtype_guard(OpRecord* record);
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality);
 
 // Graph capture: while one is open every call is noted; replay runs them again into the same outputs.

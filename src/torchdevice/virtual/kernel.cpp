@@ -6,6 +6,7 @@
 #include <ATen/core/op_registration/adaption.h>
 
 #include <deque>
+#include <map>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -18,7 +19,7 @@ namespace {
 struct Records {
   std::mutex mutex;
   std::deque<OpRecord> all;  // a deque: addresses stay
-  std::unordered_map<std::string, OpRecord*> by_name;
+  std::map<std::pair<std::string, DispatchKey>, OpRecord*> by_name;
 };
 Records& records() {
   static auto* r = new Records;
@@ -97,12 +98,14 @@ void note(const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, c
 }
 
 void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t base, OpRecord* record) {
-  for (size_t i = base; i < stack.size(); i++)
+  std::optional<c10::ScalarType> first;  // the others are indices, masks, parameters
+  for (size_t i = base; i < stack.size() && !first; i++)
     each_tensor(stack[i], [&](const Tensor& t) {
-      if (((record->denied_dtypes >> static_cast<int>(t.scalar_type())) & 1) == 0) return;
-      record->denied++;
-      TORCH_CHECK(false, "'", op.schema().operator_name(), "' is not implemented for '", t.scalar_type(), "' on the MPS device.");
+      if (!first) first = t.scalar_type();
     });
+  if (!first || ((record->denied_dtypes >> static_cast<int>(*first)) & 1) == 0) return;
+  record->denied++;
+  TORCH_CHECK(false, "'", op.schema().operator_name(), "' is not implemented for '", *first, "' on the MPS device.");
 }
 
 void warn_fallback(const c10::OperatorHandle& op) {
@@ -159,6 +162,38 @@ void leave_value(Call& call, c10::IValue& v) {
   }
 }
 
+// The arguments that can hold a tensor or a device; in front of them the place of the generator.
+constexpr uint8_t kNone = 255;
+
+struct Plan {
+  const uint8_t *first, *last;
+  const uint8_t* begin() const { return first; }
+  const uint8_t* end() const { return last; }
+};
+
+Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
+  const auto* plan = record->plan.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!plan)) {
+    auto* made = new std::vector<uint8_t>{kNone};  // kept as long as its record: for ever
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); i++) {
+      const std::string type = arguments[i].type()->str();
+      if (type.find("Generator") != std::string::npos)
+        (*made)[0] = static_cast<uint8_t>(i);
+      else if (type.find("Tensor") != std::string::npos || type.find("Device") != std::string::npos || type == "t" ||
+               type.find("Any") != std::string::npos)
+        made->push_back(static_cast<uint8_t>(i));
+    }
+    if (record->plan.compare_exchange_strong(plan, made))
+      plan = made;
+    else
+      delete made;
+  }
+  return {plan->data() + 1, plan->data() + plan->size()};
+}
+
+uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::memory_order_relaxed)->front(); }
+
 [[noreturn]] void report_misfit(const c10::OperatorHandle& op, const Call& call) {
   const auto& schema = op.schema();
   std::string method = std::string("wrapper_") + c10::toString(config.key()) + "_" +
@@ -176,13 +211,23 @@ struct BoxedKernel final : c10::OperatorKernel {
   }
 };
 
+struct DtypeGuard final : c10::OperatorKernel {
+  OpRecord* record;
+  explicit DtypeGuard(OpRecord* r) : record(r) {}
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+    refuse_dtypes(op, *stack, stack->size() - op.schema().arguments().size(), record);
+    // The autograd key of a backend without kernel of its own is where a composite's code stands.
+    op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
+  }
+};
+
 // For operators that nobody registered by name: other libraries' operators, and those without a physical kernel.
 struct BoxedFallback final : c10::OperatorKernel {
   uint32_t flags;
   DispatchKey functionality;
   BoxedFallback(uint32_t f, DispatchKey d) : flags(f), functionality(d) {}
   void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), flags, 0), functionality);
+    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), flags, 0, functionality), functionality);
   }
 };
 
@@ -208,7 +253,7 @@ void run_boxed(
 
   Call call;
   call.keep_requires_grad = functionality == DispatchKey::SparseCsr;
-  for (size_t i = 0; i < n; i++) {
+  for (const uint8_t i : plan_of(op, record)) {
     c10::IValue& v = (*stack)[base + i];
     if (v.isTensor() || v.isList()) {
       v = enter_value(call, v, arguments[i], record->flags);
@@ -223,12 +268,10 @@ void run_boxed(
     }
   }
   if (C10_UNLIKELY(call.misfit.defined() && call.device)) report_misfit(op, call);
-  for (size_t i = 0; i < n; i++) {
-    c10::IValue& v = (*stack)[base + i];
-    if (v.isGenerator() || (v.isNone() && arguments[i].name() == "generator")) {
-      const Device device = call.device ? *call.device : Device(config.type, current_device());
-      v = physical_generator(v.isNone() ? std::nullopt : std::optional<at::Generator>(v.toGenerator()), device);
-    }
+  if (const uint8_t at = generator_of(record); C10_UNLIKELY(at != kNone)) {
+    c10::IValue& v = (*stack)[base + at];
+    const Device device = call.device ? *call.device : Device(config.type, current_device());
+    v = physical_generator(v.isNone() ? std::nullopt : std::optional<at::Generator>(v.toGenerator()), device);
   }
   {
     at::AutoDispatchBelowADInplaceOrView guard;
@@ -240,10 +283,10 @@ void run_boxed(
   if (noting) note(op, keys, std::move(before), *stack, results_from);
 }
 
-OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes) {
+OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes, DispatchKey functionality) {
   auto& r = records();
   std::lock_guard<std::mutex> lock(r.mutex);
-  auto& slot = r.by_name[name];
+  auto& slot = r.by_name[{name, functionality}];
   if (!slot) {
     r.all.emplace_back();
     slot = &r.all.back();
@@ -272,6 +315,10 @@ void reset_records() {
 
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(record, functionality));
+}
+
+torch::CppFunction dtype_guard(OpRecord* record) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<DtypeGuard>(record));
 }
 
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality) {

@@ -32,6 +32,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_error": (_STR, []),
     "td_init": (None, [_STR, _INT, _U64, _U64, _U64]),
     "td_register": (None, [_STR, _INT, ctypes.c_uint32, _U64]),
+    "td_guard_dtypes": (None, [_STR, _U64]),
     "td_fallback": (None, [_INT, ctypes.c_uint32]),
     "td_repair_autograd": (_INT, []),
     "td_default_generators": (_INT, [_INT]),
