@@ -18,6 +18,7 @@ REFUSALS = (
     "TypeError: Cannot convert a MPS Tensor to float64",
     "TypeError: Trying to convert ComplexDouble to the MPS",
     "NotImplementedError: The operator '",
+    "NotImplementedError: Could not run 'new_compressed_tensor' from the 'mps:0' device",
 )
 
 

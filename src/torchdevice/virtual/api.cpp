@@ -107,6 +107,7 @@ API int td_fallback(int kind, uint32_t flags) {
 }
 
 API int td_repair_autograd() { return repair_autograd_queues() ? 1 : 0; }
+API int td_autograd_threads_run() { return autograd_threads_run() ? 1 : 0; }
 API void td_default_generators(int yes) { hand_out_default_generators(yes != 0); }
 
 // "name \t calls \t denied" a line; valid until the next call on this thread.

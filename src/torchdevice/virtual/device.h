@@ -94,6 +94,7 @@ double event_milliseconds(int64_t event);  // when an event, given by its id, wa
 void install_guard();
 // The autograd engine makes its queues at the first backward. True: that was before the device existed, and it was repaired.
 bool repair_autograd_queues();
+bool autograd_threads_run();
 
 // ---- hooks.cpp
 void install_hooks();

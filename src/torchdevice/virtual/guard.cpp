@@ -159,6 +159,8 @@ void install_guard() {
 #endif
 }
 
+bool autograd_threads_run() { return EnginePeek::queues(torch::autograd::Engine::get_default_engine()) > 0; }
+
 bool repair_autograd_queues() {
   auto& engine = torch::autograd::Engine::get_default_engine();
   if (!EnginePeek::started(engine) || EnginePeek::queues(engine) >= static_cast<size_t>(config.count)) return false;

@@ -5,7 +5,9 @@ What torch's Python namespaces need stands in mps.py, cuda.py and xpu.py; what t
 
 from __future__ import annotations
 
+import atexit
 import os
+import time
 import warnings
 from dataclasses import dataclass
 from typing import Literal
@@ -73,8 +75,19 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
             TorchDeviceWarning,
             stacklevel=3,
         )
+    library.call("reset_counts")  # the self-test is not the program's
+    atexit.register(_let_autograd_finish, library)
     _installation = Installation(device, count, support, library)
     return _installation
+
+
+def _let_autograd_finish(library: Library) -> None:
+    """Autograd's device threads drop Python objects a moment after a backward returns.
+
+    An interpreter that ends in that moment aborts (with real devices too): they get the time.
+    """
+    if library.call("autograd_threads_run"):
+        time.sleep(0.05)
 
 
 def _check_request(device: str, count: int, support: str) -> None:

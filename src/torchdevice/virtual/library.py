@@ -35,6 +35,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_guard_dtypes": (None, [_STR, _U64]),
     "td_fallback": (None, [_INT, ctypes.c_uint32]),
     "td_repair_autograd": (_INT, []),
+    "td_autograd_threads_run": (_INT, []),
     "td_default_generators": (_INT, [_INT]),
     "td_counts": (_STR, []),
     "td_reset_counts": (_INT, []),
