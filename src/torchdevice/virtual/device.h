@@ -4,7 +4,8 @@
 //   guard.cpp    current device, streams, events; the autograd engine's queues
 //   hooks.cpp    what ATen asks of a backend (MPS, CUDA, XPU hooks) and the random generator
 //   relabel.cpp  virtual tensor <-> physical tensor over the same bytes, for every layout
-//   kernel.cpp   the one boxed kernel behind (nearly) all operators, counts, refusals, graph capture
+//   kernel.cpp   the one boxed kernel behind (nearly) all operators, counts, refusals
+//   graphs.cpp   capture and replay of calls
 //   native.cpp   operators that need a kernel of their own
 //   api.cpp      the C functions that Python calls; nothing else is visible from outside
 //
@@ -129,12 +130,14 @@ torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
 torch::CppFunction dtype_guard(OpRecord* record);
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality);
 
-// Graph capture: while one is open every call is noted; replay runs them again into the same outputs.
+// ---- graphs.cpp
 int64_t capture_begin();
 void capture_end(int64_t graph);
 void capture_replay(int64_t graph);
 void capture_drop(int64_t graph);
 bool capturing();
+void capture_call(
+    const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from);
 void capture_copy(const Tensor& self, const Tensor& src);  // noted by the copy kernel, which is not boxed
 void capture_touch(const Tensor& written);                 // keep what a pre-existing tensor held before the capture
 

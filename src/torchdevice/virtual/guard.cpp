@@ -78,11 +78,13 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
     return static_cast<EventData*>(b)->recorded_at - static_cast<EventData*>(a)->recorded_at;
   }
-  virtual c10::DeviceCapability getDeviceCapability(Device) const {
+#if __has_include(<c10/core/DeviceCapability.h>)
+  c10::DeviceCapability getDeviceCapability(Device) const override {
     c10::DeviceCapability c;
     c.capability_data.capability_bits &= ~config.denied_dtypes;
     return c;
   }
+#endif
 };
 
 // The engine's own members are protected; a derived class may name them.

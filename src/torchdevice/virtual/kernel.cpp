@@ -1,5 +1,5 @@
 // The one boxed kernel behind (nearly) every operator of a virtual device: check devices, hand physical stand-ins to the
-// physical backend's kernel, relabel what comes back. Also here: counts, refusals, and the capture of calls for graphs.
+// physical backend's kernel, relabel what comes back. Also here: counts and refusals. Graphs are in graphs.cpp.
 #include "relabel.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -8,8 +8,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <set>
-#include <unordered_map>
 
 namespace torchdevice {
 
@@ -24,60 +22,6 @@ struct Records {
 Records& records() {
   static auto* r = new Records;
   return *r;
-}
-
-// ------------------------------------------------------------------------------------------------------------ graphs
-struct Noted {
-  c10::OperatorHandle op;
-  DispatchKeySet keys;
-  Stack arguments, results;
-};
-struct Saved {
-  Tensor tensor, before;
-};
-struct Graph {
-  std::vector<Noted> calls;
-  std::vector<Saved> saved;                // what pre-existing tensors held when the capture first wrote to them
-  std::set<const StorageImpl*> own;        // storages made during the capture
-};
-struct Graphs {
-  std::mutex mutex;
-  std::unordered_map<int64_t, Graph> all;
-  int64_t last = 0;
-  std::atomic<int64_t> open{0};
-};
-Graphs& graphs() {
-  static auto* g = new Graphs;
-  return *g;
-}
-thread_local bool replaying = false;
-
-template <class F>
-void each_tensor(const c10::IValue& v, F f) {
-  if (v.isTensor()) {
-    if (v.toTensor().defined()) f(v.toTensor());
-  } else if (v.isTensorList()) {
-    for (const Tensor& t : v.toTensorVector()) f(t);
-  }
-}
-
-const StorageImpl* storage_of(const Tensor& t) {
-  auto* impl = t.unsafeGetTensorImpl();
-  return impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
-}
-
-void note(const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  Graph& graph = g.all[g.open];
-  Noted noted{op, keys, std::move(arguments), Stack(stack.begin() + static_cast<long>(results_from), stack.end())};
-  for (const auto& r : noted.results)
-    each_tensor(r, [&](const Tensor& t) {
-      bool is_input = false;
-      for (const auto& a : noted.arguments) each_tensor(a, [&](const Tensor& in) { is_input |= in.is_alias_of(t); });
-      if (!is_input && storage_of(t)) graph.own.insert(storage_of(t));
-    });
-  graph.calls.push_back(std::move(noted));
 }
 
 // --------------------------------------------------------------------------------------------------------- refusals
@@ -280,7 +224,7 @@ void run_boxed(
   call.settle();
   const size_t results_from = stack->size() - schema.returns().size();
   for (size_t i = results_from; i < stack->size(); i++) leave_value(call, (*stack)[i]);
-  if (noting) note(op, keys, std::move(before), *stack, results_from);
+  if (noting) capture_call(op, keys, std::move(before), *stack, results_from);
 }
 
 OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes, DispatchKey functionality) {
@@ -323,77 +267,6 @@ torch::CppFunction dtype_guard(OpRecord* record) {
 
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedFallback>(flags, functionality));
-}
-
-bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && !replaying; }
-
-int64_t capture_begin() {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  TORCH_CHECK(!g.open, "CUDA error: a graph is being captured already");
-  g.all[++g.last];
-  g.open = g.last;
-  return g.last;
-}
-
-void capture_touch(const Tensor& written) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  Graph& graph = g.all[g.open];
-  const auto* storage = storage_of(written);
-  if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
-  for (const auto& s : graph.saved)
-    if (s.tensor.is_alias_of(written) && s.tensor.is_same(written)) return;
-  at::AutoDispatchBelowADInplaceOrView guard;
-  graph.saved.push_back({written, physical_alias(written).clone()});
-}
-
-void capture_copy(const Tensor& self, const Tensor& src) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
-  Stack arguments{self, src, false};
-  note(op, DispatchKeySet(config.key()), arguments, arguments, arguments.size());
-}
-
-// Work that is captured is not carried out on a real device: what it wrote to tensors from before is taken back.
-void capture_end(int64_t graph) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  g.open = 0;
-  at::AutoDispatchBelowADInplaceOrView guard;
-  auto& saved = g.all[graph].saved;
-  for (auto it = saved.rbegin(); it != saved.rend(); ++it) physical_alias(it->tensor).copy_(it->before);
-  saved.clear();
-}
-
-void capture_replay(int64_t graph) {
-  std::vector<Noted>* calls;
-  {
-    auto& g = graphs();
-    std::lock_guard<std::mutex> lock(g.mutex);
-    calls = &g.all.at(graph).calls;
-  }
-  replaying = true;
-  struct Reset {
-    ~Reset() { replaying = false; }
-  } reset;
-  at::AutoDispatchBelowADInplaceOrView guard;
-  for (auto& noted : *calls) {
-    Stack stack = noted.arguments;
-    noted.op.redispatchBoxed(noted.keys, &stack);
-    for (size_t i = 0; i < noted.results.size(); i++) {
-      std::vector<Tensor> into, from;
-      each_tensor(noted.results[i], [&](const Tensor& t) { into.push_back(t); });
-      each_tensor(stack[stack.size() - noted.results.size() + i], [&](const Tensor& t) { from.push_back(t); });
-      for (size_t k = 0; k < into.size(); k++)
-        if (!into[k].is_alias_of(from[k])) into[k].copy_(from[k]);
-    }
-  }
-}
-
-void capture_drop(int64_t graph) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  g.all.erase(graph);
 }
 
 }  // namespace torchdevice

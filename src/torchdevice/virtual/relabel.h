@@ -50,6 +50,15 @@ class Call {
   c10::SmallVector<std::pair<StorageImpl*, c10::Storage>, 2> adopted_;  // physical storages that live on elsewhere
 };
 
+template <class F>
+void each_tensor(const c10::IValue& v, F f) {
+  if (v.isTensor()) {
+    if (v.toTensor().defined()) f(v.toTensor());
+  } else if (v.isTensorList()) {
+    for (const Tensor& t : v.toTensorVector()) f(t);
+  }
+}
+
 // A physical tensor over the same bytes, for kernels that handle one dense tensor.
 Tensor physical_alias(const Tensor& t);
 
