@@ -24,7 +24,7 @@ from typing import NamedTuple
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("memory.cpp", "guard.cpp", "hooks.cpp", "relabel.cpp", "kernel.cpp", "native.cpp", "api.cpp")
+SOURCES = ("memory.cpp", "guard.cpp", "hooks.cpp", "relabel.cpp", "kernel.cpp", "graphs.cpp", "native.cpp", "api.cpp")
 HEADERS = ("device.h", "relabel.h")
 COMPILERS = ("c++", "g++", "clang++")
 # Another process that builds the same library gets this long before we say that something is wrong.

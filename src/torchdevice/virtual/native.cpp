@@ -170,7 +170,22 @@ void gru_cell(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   give(op, stack, (argument(op, *stack, "hx").toTensor() - fresh) * update + fresh, in.detach());
 }
 
-enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8 };
+// Without gradients the composite hands XPU tensors to a oneDNN stub; with gradients it decomposes.
+void lstm(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  bool differentiable = false;
+  for (size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); i++) {
+    const IValue& v = (*stack)[i];
+    if (v.isTensor()) differentiable |= v.toTensor().requires_grad();
+    if (v.isTensorList())
+      for (const Tensor& t : v.toTensorVector()) differentiable |= t.requires_grad();
+  }
+  if (differentiable && at::GradMode::is_enabled())
+    op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
+  else
+    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), 0, 0));
+}
+
+enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16 };
 struct Row {
   const char* name;
   Function function;
@@ -186,6 +201,7 @@ const Row kRows[] = {
     {"_log_softmax_backward_data", softmax_backward, kBackend},
     {"_thnn_fused_lstm_cell", lstm_cell, kBackend | kAutograd | kGpuOnly},
     {"_thnn_fused_gru_cell", gru_cell, kBackend | kAutograd | kGpuOnly},
+    {"lstm.input", lstm, kBackend | kAutograd | kXpuOnly},
     {"_use_cudnn_ctc_loss", answer_false, kBackend | kGpuOnly},
     {"_use_cudnn_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly},
     {"_use_miopen_ctc_loss", answer_false, kBackend | kGpuOnly},
@@ -221,7 +237,9 @@ void register_native_kernels() {
   m.impl("copy_", TORCH_FN(copy_));
   auto& autograd = library(c10::toRuntimePerBackendFunctionalityKey(DispatchKey::AutogradFunctionality, config.backend));
   for (const Row& row : kRows) {
-    if (((row.where & kMpsOnly) && !config.is_mps()) || ((row.where & kGpuOnly) && config.is_mps()) || !exists(row.name)) continue;
+    const bool wanted = (!(row.where & kMpsOnly) || config.is_mps()) && (!(row.where & kGpuOnly) || !config.is_mps()) &&
+        (!(row.where & kXpuOnly) || config.type == DeviceType::XPU);
+    if (!wanted || !exists(row.name)) continue;
     if (row.where & kBackend) m.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
     if (row.where & kAutograd)
       autograd.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
