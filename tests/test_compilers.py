@@ -1,4 +1,4 @@
-"""torch.jit, torch.compile, torch.export, torch.fx, fake tensors and function transforms while translation is active."""
+"""torch.jit, torch.compile, torch.export, torch.fx, fake tensors and function transforms while active."""
 
 from __future__ import annotations
 
@@ -98,9 +98,13 @@ def test_script_of_annotations_bound_before_activation(python: Callable[..., Any
 def test_script_of_literal_devices() -> None:
     def literal(n: int) -> torch.Tensor:
         device = torch.device("cpu")
-        return torch.zeros(n, device=device)
+        made = torch.zeros(n, device=device) + torch.ones(n, device="cuda")
+        if n > 1:
+            made = made.cuda() + made.to("cuda:1")
+        return made
 
-    assert torch.jit.script(literal)(2).is_cpu
+    assert torch.jit.script(literal)(2).tolist() == [2, 2]
+    assert "torch.jit.script" in {row.api for row in torchdevice.report().rows}
 
 
 class Model(nn.Module):

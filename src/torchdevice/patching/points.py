@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.patching import adapters, legacy, loading, standins
+from torchdevice.patching import adapters, legacy, loading, scripting, standins
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -108,6 +108,8 @@ def all_points() -> Iterator[Point]:
     """Every row for the installed torch: found ones first."""
     yield from _factories()
     yield from _movers()
+    fresh = frozenset(point.path.rpartition(".")[2] for point in _factories() if point.traced == "fresh")
+    yield Point("torch.jit.script", scripting.script, {"fresh": fresh})
     for path in legacy.legacy_paths():
         in_cuda = path.count(".") > 1
         yield Point(path, legacy.legacy_class, when=ALWAYS if in_cuda else FILLING)

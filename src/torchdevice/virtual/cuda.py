@@ -117,6 +117,8 @@ def install(lib: Library, count: int) -> None:
             "_CudaEventBase": streams.event_base(lib, "cuda", "cuda_event"),
             "_CUDAGraph": streams.graph_base(lib, "_CUDAGraph"),
             "_MemPool": accelerator.MemPoolBase,
+            # named by torch._inductor.cudagraph_trees when it is imported; graphs here never make one
+            "_cuda_CUDAAllocator_AllocatorState": type("_cuda_CUDAAllocator_AllocatorState", (), {}),
         },
     )
     stream = on_base(torch.cuda.streams.Stream, torch._C._CudaStreamBase)
