@@ -96,19 +96,17 @@ def has_device_context() -> bool:
     )
 
 
-def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Undo | None:
-    """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is; None if it is not one.
+def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> None:
+    """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is, if it is one.
 
-    Expiry: torch.jit's removal.
+    Stays for the life of the process, as the wrapper does. Expiry: torch.jit's removal.
     """
     from torch.jit import _builtins
 
     table = _builtins._get_builtin_table()
     operator = table.get(id(original))
-    if operator is None:
-        return None
-    table[id(wrapper)] = operator
-    return lambda: table.pop(id(wrapper), None)
+    if operator is not None:
+        table[id(wrapper)] = operator
 
 
 def script_graphs(made: Any) -> Iterator[Any]:
