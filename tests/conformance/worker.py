@@ -105,7 +105,7 @@ def differs(expected: list[Any], actual: list[Any], kind: str, values: bool) -> 
         if values:
             try:
                 torch.testing.assert_close(
-                    have.cpu(), want.cpu(), equal_nan=True, rtol=1e-4, atol=1e-5, check_stride=False
+                    have.cpu(), want.cpu(), equal_nan=True, check_stride=False, **tolerance(want)
                 )
             except AssertionError as error:
                 return str(error).splitlines()[0]

@@ -21,14 +21,16 @@ from torchdevice.virtual.library import ANY_DEVICE, DENY, FUNCTIONALITIES, NO_DE
 Support = Literal["all", "real"]
 DEVICES = {"mps": mps, "cuda": cuda, "xpu": xpu}
 MAX_COUNT = 64
-# Operators with a kernel of their own in native.cpp; see there.
+# Operators with a kernel of their own in native.cpp on every device, and on the GPU types.
 NATIVE = frozenset(
     {"empty.memory_format", "empty_strided", "copy_", "as_strided", "view", "_reshape_alias", "unfold"}
     | {"set_.source_Storage_storage_offset", "set_.source_Storage", "set_.source_Tensor", "set_"}
     | {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "record_stream"}
     | {"_fused_sdp_choice", "scaled_dot_product_attention", "_scaled_dot_product_attention_math_for_mps"}
     | {"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor"}
-    | {"_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor"}
+    | {"_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor", "batch_norm_stats", "batch_norm_elemt"}
+    | {"batch_norm_gather_stats_with_counts", "batch_norm_backward_reduce", "batch_norm_backward_elemt"}
+    | {f"{name}.{overload}" for name in ("mm", "bmm", "addmm", "baddbmm") for overload in ("dtype", "dtype_out")}
 )
 # Copies between devices: the only operators whose tensors may sit on both.
 CROSS_DEVICE = frozenset({"copy_", "_to_copy", "copy_sparse_to_sparse_", "_copy_from", "_copy_from_and_resize"})
@@ -159,6 +161,8 @@ def _register(library: Library, device: str, support: Support) -> None:
     for number, functionality in enumerate(FUNCTIONALITIES):
         own = _registrations(f"{functionality}{key}")
         whole = matrix.WHOLE.get(functionality, ())
+        if real and key == "MPS" and not functionality:
+            whole += tuple(name for name in matrix.MPS_EXTRA if torch._C._dispatch_has_kernel(f"aten::{name}"))
         supported = matrix.supported(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
         names = {*_registrations(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
         for name in sorted(names):

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 # Registered for MPS by C++ code outside native_functions.yaml (torch's MPSFallback.mm); they run on the CPU there too.
 MPS_EXTRA = frozenset(
-    {"embedding_renorm_", "linalg_svd", "linalg_svd.U", "_linalg_svd", "_linalg_svd.U", "im2col", "col2im"}
-    | {"_slow_conv2d_forward", "upsample_nearest3d.vec", "_slow_conv2d_forward.output"}
+    {"embedding_renorm_", "linalg_svd", "linalg_svd.U", "im2col", "col2im", "upsample_nearest3d.vec"}
+    | {"_slow_conv2d_forward", "_slow_conv2d_forward.output"}
 )
 # Composite for torch, but their C++ asks for the device type: on every device they are one kernel of ours, by
 # functionality. (Not `convolution`: the tracer of TorchScript records what it calls, `_convolution`.)
