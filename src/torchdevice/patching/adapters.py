@@ -239,6 +239,18 @@ def convert_generator(original: Function, path: str, translator: Translator) -> 
     return dress(sample, original, path)
 
 
+def sample_on_generator(original: Function, path: str, translator: Translator) -> Function:
+    """A sampler of a tensor (`torch.multinomial`) whose generator lives elsewhere: sample there, then move back."""
+
+    def sample(input: Any, *args: Any, **kwargs: Any) -> Any:
+        generator = kwargs.get("generator")
+        if generator is None or generator.device.type == input.device.type or not translator.in_force:
+            return original(input, *args, **kwargs)
+        return original(arriving(input, generator.device), *args, **kwargs).to(input.device)
+
+    return dress(sample, original, path)
+
+
 # --- functions with a device parameter -----------------------------------------------------------------------
 
 

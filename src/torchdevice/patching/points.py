@@ -75,6 +75,7 @@ WRITTEN = (
     Point("torch.Tensor.get_device", adapters.get_device),
     Point("torch.Tensor.numpy", adapters.numpy_from_anywhere, {"to": "torch.Tensor.to"}, FILLING),
     Point("torch.Tensor.random_", adapters.convert_generator, when=FILLING),
+    Point("torch.multinomial", adapters.sample_on_generator, when=FILLING),
     Point("torch.Tensor.new_tensor", adapters.tensor_like),
     Point("torch.Tensor.new", adapters.tensor_like),
     Point("torch.nn.Module.to_empty", adapters.parameter, {"name": "device"}),

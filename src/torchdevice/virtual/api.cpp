@@ -75,6 +75,8 @@ API int td_init(const char* device, int count, uint64_t denied_dtypes, uint64_t 
     install_guard();
     install_allocators();
     install_hooks();
+    Quiet quiet;
+    c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_native_kernels();
   });
 }
