@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "run a program with translation active, in it and in its children",
     "explain": "what a request for a device becomes here, or on another machine, and why",
     "doctor": "check this installation; every problem comes with its fix",
+    "scan": "find what binds a source tree to CUDA, without running it",
     "virtual": "build, show or remove the library behind virtual devices",
     "env": "facts to paste into a bug report",
 }

@@ -106,6 +106,4 @@ def _destinations(options: argparse.Namespace) -> str:
     for destination in destinations:
         if destination.path and not os.path.isdir(os.path.dirname(destination.path)):
             raise ConfigError(f"there is no folder for the report {destination.path}")
-    if not destinations and not options.q:
-        return SUMMARY
-    return ",".join(map(str, destinations))
+    return ",".join([*map(str, destinations), *([] if options.q else [SUMMARY])])

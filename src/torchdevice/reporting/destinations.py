@@ -58,16 +58,26 @@ def parse(wanted: str) -> tuple[Destination, ...]:
 
 def write(report: Report, context: Context, destinations: tuple[Destination, ...]) -> None:
     """Write to each destination. What cannot be written costs a line on stderr, never an exception at exit."""
-    for destination in destinations:
-        if destination.form == SUMMARY:
-            sys.stderr.write(f"{report.summary()}{' (torchdevice run --report …)' if report.rows else ''}\n")
-        elif destination.form == TEXT:
-            text.write(report, context, sys.stderr)
-        else:
-            try:
-                with open(destination.path, "w", encoding="utf-8") as file:
-                    file.write(FILES[destination.form](report, context))
-            except OSError as error:
-                sys.stderr.write(f"torchdevice: no report in {destination.path}: {error.strerror}\n")
-            else:
-                sys.stderr.write(f"{report.summary()} · report in {destination.path}\n")
+    forms = {destination.form for destination in destinations}
+    written = [
+        destination.path for destination in destinations if destination.path and _file(report, context, destination)
+    ]
+    if TEXT in forms:
+        text.write(report, context, sys.stderr)
+    if SUMMARY in forms:
+        # The text ends in the summary already.
+        parts = [] if TEXT in forms else [report.summary()]
+        parts += [f"report in {', '.join(written)}"] * bool(written)
+        hint = " (torchdevice run --report …)" if len(forms) == 1 and report.rows else ""
+        if parts:
+            sys.stderr.write(f"{' · '.join(parts)}{hint}\n")
+
+
+def _file(report: Report, context: Context, destination: Destination) -> bool:
+    try:
+        with open(destination.path, "w", encoding="utf-8") as file:
+            file.write(FILES[destination.form](report, context))
+    except OSError as error:
+        sys.stderr.write(f"torchdevice: no report in {destination.path}: {error.strerror}\n")
+        return False
+    return True
