@@ -66,7 +66,7 @@ class Supervision:
         self._context = Context(
             target=status.target or "none: switched off",
             policy=status.policy or "none",
-            command=shlex.join(sys.orig_argv),
+            command=shlex.join([os.path.basename(sys.executable), *sys.orig_argv[1:]]),
             versions={
                 "torchdevice": __version__,
                 "torch": str(sys.modules["torch"].__version__),

@@ -17,7 +17,7 @@ def clean_environment(**extra: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TORCHDEVICE")}
     if "TORCHDEVICE_CACHE" in os.environ:
         kept["TORCHDEVICE_CACHE"] = os.environ["TORCHDEVICE_CACHE"]
-    return kept | extra
+    return kept | {"OMP_NUM_THREADS": "1"} | extra
 
 
 def python(
@@ -64,5 +64,3 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return folder
-
-

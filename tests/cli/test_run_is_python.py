@@ -72,13 +72,20 @@ FAILURES = {
     "torch refuses": "import torch\ndef f():\n    torch.zeros(-1, device='cuda')\nf()\n",
     "missing checkpoint": "import torch\ntorch.load('missing.pt', 'cuda')\n",
     "not a device": "import torch\ntorch.device('nonsense')\n",
-    "chained": "import torch\ntry:\n    torch.zeros(-1, device='cuda')\nexcept RuntimeError as e:\n    raise ValueError(3) from e\n",
+    "chained": (
+        "import torch\ntry:\n    torch.zeros(-1, device='cuda')\n"
+        "except RuntimeError as error:\n    raise ValueError(3) from error\n"
+    ),
     "syntax": "import torch\nx = = 2\n",
     "exit status": "import sys, torch\nsys.exit(7)\n",
     "exit message": "import sys, torch\nsys.exit('good bye')\n",
     "interrupted": "import torch\nraise KeyboardInterrupt\n",
     "killed": "import os, signal, torch\nos.kill(os.getpid(), signal.SIGTERM)\n",
-    "thread": "import threading, torch\nt = threading.Thread(target=lambda: torch.zeros(-1, device='cuda'), name='T')\nt.start(); t.join()\n",
+    "thread": (
+        "import threading, torch\n"
+        "thread = threading.Thread(target=lambda: torch.zeros(-1, device='cuda'), name='T')\n"
+        "thread.start()\nthread.join()\n"
+    ),
 }
 
 

@@ -158,7 +158,8 @@ def since(before: Totals, now: Totals) -> dict[Redirect, int]:
 def _place(record: Redirect, calls: int) -> Place:
     kind = KINDS[type(record)]
     asked, given, reason = kind.columns(record)
-    return Place(record.site, kind.name, record.api, asked, given, calls, reason)
+    api = record.api.removesuffix(".__init__").removesuffix(".__new__")  # as the user calls it
+    return Place(record.site, kind.name, api, asked, given, calls, reason)
 
 
 def _order(site: Site) -> tuple[str, int]:
