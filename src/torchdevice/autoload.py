@@ -17,9 +17,10 @@ def autoload() -> None:
         return
     supervision = None
     try:
-        from torchdevice import supervised
+        if os.environ.get("TORCHDEVICE_RUN") or os.environ.get("TORCHDEVICE_REPORT"):
+            from torchdevice import supervised
 
-        supervision = supervised.from_environment()
+            supervision = supervised.from_environment()
         _act_on_environment()
         if supervision is not None:
             supervision.attach()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,9 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status. `run` does not return where the platform can replace a process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # arrows and check marks must not end a command on an old console
+            stream.reconfigure(errors="replace")
     if not words or words[0] in ("-h", "--help"):
         listed = "\n".join(f"  {name:<9}{about}" for name, about in COMMANDS.items())
         (sys.stdout if words else sys.stderr).write(HELP.format(commands=listed))
