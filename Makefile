@@ -31,7 +31,12 @@ unit: $(VENV)/.installed
 
 # On a machine with an NVIDIA GPU and a torch of its own (2.9 or newer): nothing is installed.
 test-cuda:
-	PYTHONPATH=src $(PYTHON) -m pytest -m cuda tests
+	PYTHONPATH=src $(PYTHON) -m pytest -m accelerated tests
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
+.PHONY: conformance
+conformance: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python -m tests.conformance.run

@@ -56,7 +56,7 @@ class Session:
         self._applied: Applied | None = None
         self._undo: list[Callable[[], None]] = []
         self._lost: tuple[str, ...] = ()
-        self._twins_registered = False
+        self._builtins_registered = self._twins_registered = False
 
     @property
     def active(self) -> bool:
@@ -90,10 +90,7 @@ class Session:
             self._translator.stop()
             raise
         self._config = config
-        for wrapper, original in self._replacements.wrapped_builtins():
-            undo = compat.register_script_builtin(wrapper, original)
-            if undo is not None:
-                self._undo.append(undo)
+        self._register_builtins()
         self._undo.append(compat.when_dynamo_is_imported(self._register_twins))
         compat.weights_only_cache_clear()
         self._undo.append(compat.weights_only_cache_clear)
@@ -114,6 +111,12 @@ class Session:
                 TorchDeviceWarning,
                 stacklevel=3,
             )
+
+    def _register_builtins(self) -> None:
+        if not self._builtins_registered:
+            self._builtins_registered = True
+            for wrapper, original in self._replacements.wrapped_builtins():
+                compat.register_script_builtin(wrapper, original)
 
     def _register_twins(self) -> None:
         if not self._twins_registered:

@@ -13,14 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function
 
 from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
 from torchdevice.patching.translator import Translator
+from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
 
 _ABSENT = object()
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
 _PINNABLE = frozenset({"cuda", "xpu"})
@@ -34,18 +37,34 @@ def dress(wrapper: Function, original: Function, path: str) -> Function:
     if inspect.isfunction(original):
         wrapper.__module__, wrapper.__qualname__ = original.__module__, original.__qualname__
     else:  # C functions carry the name of the C class that holds them, which cannot be looked up
-        wrapper.__module__, wrapper.__qualname__ = _importable(path)
+        wrapper.__module__, wrapper.__qualname__ = importable(path)
     wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper
 
 
-def _importable(path: str) -> tuple[str, str]:
+def importable(path: str) -> tuple[str, str]:
+    """The module and the qualified name under which pickle finds what stands at `path`."""
     module, _, name = path.rpartition(".")
     inner = name
     while module not in sys.modules:
         module, _, outer = module.rpartition(".")
         inner = f"{outer}.{inner}"
     return module, inner
+
+
+def as_torch_sees_it(original: Function) -> Function:
+    """A method of `torch.Tensor` for use inside a replacement of it.
+
+    torch looks the method up by name to hand it to a subclass's `__torch_function__` and would find the replacement:
+    subclasses are given the original here.
+    """
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.__class__ in _PLAIN or not has_torch_function((self,)):
+            return original(self, *args, **kwargs)
+        return handle_torch_function(original, (self,), self, *args, **kwargs)
+
+    return dress(call, original, f"torch.Tensor.{original.__name__}")
 
 
 # --- factories: `device` is a keyword ---------------------------------------------------------------------------
@@ -70,8 +89,10 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             if kwargs.get("out") is not None or (like_tensors and _any_tensor(args, kwargs)):
                 return original(*args, **kwargs)
             generator = kwargs.get("generator")
-            if generator is not None:
-                device = kwargs["device"] = generator.device
+            if generator is not None:  # sampled where the generator is, then moved to where "none" goes
+                made = original(*args, **{**kwargs, "device": generator.device})
+                given = translator.translate(None, path, depth=2)
+                return made if given is None or made.device.type == given.type else made.to(given)
         given = translator.translate(device, path, depth=2)
         if given is not device:
             kwargs["device"] = given
@@ -142,13 +163,14 @@ def _can_pin(translator: Translator, device: Any) -> bool:
 def convert_to(original: Function, path: str, translator: Translator) -> Function:
     """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
     settled = translator.settled
+    seen = as_torch_sees_it(original)
 
     def to(self: Any, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
         try:
             known = asked in settled
         except TypeError:  # unhashable: no device, torch says so
             known = True
-        if known:
+        if known and self.__class__ in _PLAIN:
             # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
             return original(self, asked, *args, **kwargs) if args or kwargs else original(self, asked)
         return elsewhere(self, asked, args, kwargs)
@@ -158,10 +180,10 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             device = kwargs.get("device")
             if device is not None:
                 kwargs["device"] = translator.translate(device, path, depth=2, moving=True)
-            return original(self, **kwargs)
-        if isinstance(asked, (str, int, RealDevice)):
+            return seen(self, **kwargs)
+        if isinstance(asked, (str, bytes, int, RealDevice)):
             asked = translator.translate(asked, path, depth=2, moving=True)
-        return original(self, asked, *args, **kwargs)
+        return seen(self, asked, *args, **kwargs)
 
     return dress(to, original, path)
 
@@ -306,6 +328,11 @@ def get_default(original: Function, path: str, translator: Translator) -> Functi
     return dress(get_default_device, original, path)
 
 
+def arriving(tensor: torch.Tensor, device: RealDevice) -> torch.Tensor:
+    """A tensor from outside on `device`, in the nearest dtype that exists there."""
+    return tensor.to(device, dtype_on(device.type, tensor.dtype))
+
+
 # --- results and receivers ------------------------------------------------------------------------------------
 
 
@@ -315,7 +342,7 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
         given = translator.translate(None, path)
-        return made if given is None else made.to(given)
+        return made if given is None else arriving(made, given)
 
     return dress(make, original, path)
 

@@ -52,7 +52,7 @@ def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
         made = _original(plain)(*args, **kwargs)
         return made.to(wanted)
 
-    return stand_in(real, construct, _LegacyStandIn, _read=read, _translator=translator)
+    return stand_in(real, path, construct, _LegacyStandIn, _read=read, _translator=translator)
 
 
 class _LegacyStandIn(StandInType):

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from torchdevice.compat import RealDevice, RealTensor, restore_storage
-from torchdevice.patching.adapters import Function, dress
+from torchdevice.compat import RealDevice, RealTensor, place_storage
+from torchdevice.patching.adapters import Function, arriving, dress
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.resolve import Caller
 
@@ -39,16 +39,14 @@ def _mapped(map_location: Any, path: str, translator: Translator, frame: FrameTy
         if location not in decided:
             decided[location] = translator.translate_from(location, path, frame)
         given = decided[location]
-        if storage.device == given:
-            return storage
-        return restore_storage(storage, str(given))
+        return place_storage(storage, given)
 
     def by_callable(storage: Any, location: str) -> Any:
         placed = map_location(storage, location)
         if placed is None:
             return place(storage, location)
         given = translator.translate_from(placed.device, path, frame)
-        return placed if placed.device == given else placed.to(device=given)
+        return place_storage(placed, given)
 
     def by_table(storage: Any, location: str) -> Any:
         return place(storage, map_location.get(location, location))
@@ -115,7 +113,7 @@ def iterator_next(original: Function, path: str, translator: Translator) -> Func
 def moved(batch: Any, device: Any) -> Any:
     """The same structure with its tensors on `device`, built as torch's own collation builds structures."""
     if isinstance(batch, RealTensor):
-        return batch.to(device)
+        return arriving(batch, device)
     if not isinstance(batch, (str, bytes, type)) and callable(getattr(batch, "to", None)):
         return batch.to(device)
     if isinstance(batch, Mapping):

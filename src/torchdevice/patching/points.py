@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.patching import adapters, legacy, loading, standins
+from torchdevice.patching import adapters, legacy, loading, scripting, standins
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -99,6 +99,7 @@ _ALIAS_MODULES = (
     "torch.jit",
     "torch.fft",
     "torch.nn.utils.rnn",
+    "torch.utils.data.dataset",  # binds randperm early in some versions
 )
 _FACTORY_MODULES = ("torch", "torch.fft", "torch.nested")
 
@@ -107,6 +108,8 @@ def all_points() -> Iterator[Point]:
     """Every row for the installed torch: found ones first."""
     yield from _factories()
     yield from _movers()
+    fresh = frozenset(point.path.rpartition(".")[2] for point in _factories() if point.traced == "fresh")
+    yield Point("torch.jit.script", scripting.script, {"fresh": fresh})
     for path in legacy.legacy_paths():
         in_cuda = path.count(".") > 1
         yield Point(path, legacy.legacy_class, when=ALWAYS if in_cuda else FILLING)
@@ -208,14 +211,18 @@ class Replacements:
         options = dict(point.options)
         if "to" in options:
             options["to"] = _resolve(options["to"])
-        value = point.adapter(original, point.path, self._translator, **options)
         owner, name = _owner(point.path)
+        if owner is torch.Tensor and point.adapter is not adapters.convert_to:  # which does it by itself, faster
+            inner = adapters.as_torch_sees_it(original)
+            value = adapters.dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
+        else:
+            value = point.adapter(original, point.path, self._translator, **options)
         if name == "__new__":
             value = staticmethod(value)
         places = [Replacement(point.path, owner, name, value)]
         places += [
             Replacement(f"{alias}.{name}", sys.modules[alias], name, value)
-            for alias in _ALIAS_MODULES
+            for alias in dict.fromkeys((*_ALIAS_MODULES, getattr(original, "__module__", None) or "torch"))
             if sys.modules[alias] is not owner and getattr(sys.modules[alias], name, None) is original
         ]
         return places

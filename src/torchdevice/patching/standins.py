@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchdevice.compat import RealDevice
+from torchdevice.patching.adapters import importable
 from torchdevice.patching.translator import Translator
 
 _ABSENT = object()
@@ -58,15 +59,18 @@ class StandInType(type):
         return repr(cls._real)
 
 
-def stand_in(real: type, construct: Construct, kind: type[StandInType] = StandInType, **extra: Any) -> StandInType:
+def stand_in(
+    real: type, path: str, construct: Construct, kind: type[StandInType] = StandInType, **extra: Any
+) -> StandInType:
     """A class that is called through `construct` and otherwise is `real`; `kind` may refine what `isinstance` means."""
 
+    module, qualname = importable(path)
     return kind(
         real.__name__,
         (),
         {
-            "__module__": real.__module__,
-            "__qualname__": real.__qualname__,
+            "__module__": module,
+            "__qualname__": qualname,
             "__doc__": real.__doc__,
             "_real": real,
             "_construct": staticmethod(construct),
@@ -109,7 +113,7 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
         given = translate(asked, path, depth=2)
         return given if given.__class__ is real else real(given)
 
-    return stand_in(real, construct, DeviceType)
+    return stand_in(real, path, construct, DeviceType)
 
 
 def generator_class(real: type, path: str, translator: Translator) -> StandInType:
@@ -122,7 +126,7 @@ def generator_class(real: type, path: str, translator: Translator) -> StandInTyp
         given = translator.translate(asked, path, depth=2)
         return real() if given is None else real(device=given)
 
-    return stand_in(real, construct)
+    return stand_in(real, path, construct)
 
 
 def stream_class(real: type, path: str, translator: Translator) -> StandInType:
@@ -140,4 +144,4 @@ def stream_class(real: type, path: str, translator: Translator) -> StandInType:
             kwargs["device"] = RealDevice("cpu")  # torch would look for an accelerator and find none
         return real(*args, **kwargs)
 
-    return stand_in(real, construct)
+    return stand_in(real, path, construct)

@@ -1,0 +1,57 @@
+"""Fixtures for all tests: a process that starts and ends without translation, and scripts in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import torchdevice
+from torchdevice.session import session
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _inactive() -> Iterator[None]:
+    """No test inherits translation, counts or settings from another, and none leaves any behind."""
+    torchdevice.deactivate()
+    session._translator.ledger.clear()
+    yield
+    torchdevice.deactivate()
+
+
+@pytest.fixture
+def active() -> Iterator[None]:
+    """Translation to the CPU."""
+    with torchdevice.redirect(target="cpu"):
+        yield
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run code as a script in a fresh Python, with the given environment on top of a clean one."""
+
+    def run(code: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+        script = tmp_path / "script.py"
+        script.write_text(code, encoding="utf-8")
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith(("TORCHDEVICE", "TORCH_ALLOW"))
+        }
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            env={**clean, **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0 or not check, done.stdout + done.stderr
+        return done
+
+    return run

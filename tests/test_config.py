@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+import torchdevice
+from torchdevice.config import resolve_config
+
+
+def test_arguments_win_over_environment_over_defaults() -> None:
+    environ = {"TORCHDEVICE_POLICY": "portable", "TORCHDEVICE_TARGET": "CUDA"}
+    config = resolve_config(target="cpu", environ=environ)
+    assert (config.target, config.policy, config.log_level) == ("cpu", "portable", "WARNING")
+    assert [config.source(name) for name in ("target", "policy", "log_level")] == [
+        "argument",
+        "TORCHDEVICE_POLICY",
+        "default",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "enabled", "source"),
+    [
+        ({}, True, "default"),
+        ({"TORCH_ALLOW_REDIRECTS": "TRUE"}, True, "TORCH_ALLOW_REDIRECTS"),
+        ({"TORCH_ALLOW_REDIRECTS": "no"}, True, "default"),
+        ({"TORCHDEVICE_ENABLED": "0"}, False, "TORCHDEVICE_ENABLED"),
+        ({"TORCHDEVICE_ENABLED": "0", "TORCH_ALLOW_REDIRECTS": "true"}, False, "TORCHDEVICE_ENABLED"),
+        ({"TORCHDEVICE_ENABLED": "1"}, True, "TORCHDEVICE_ENABLED"),
+    ],
+)
+def test_the_switches(environ: dict[str, str], enabled: bool, source: str) -> None:
+    config = resolve_config(environ=environ)
+    assert (config.enabled, config.source("enabled")) == (enabled, source)
+
+
+@pytest.mark.parametrize(
+    ("environ", "allowed"),
+    [
+        ({"TORCHDEVICE_POLICY": "fast"}, "accelerate, portable"),
+        ({"TORCHDEVICE_LOG_LEVEL": "LOUD"}, "DEBUG, INFO, WARNING, ERROR"),
+        ({"TORCHDEVICE_ENABLED": "maybe"}, "0 or 1"),
+    ],
+)
+def test_bad_values_name_the_allowed_ones(environ: dict[str, str], allowed: str) -> None:
+    with pytest.raises(torchdevice.ConfigError, match=allowed) as raised:
+        resolve_config(environ=environ)
+    assert next(iter(environ)) in str(raised.value)
+    assert "Hint:" in str(raised.value)
+
+
+def test_a_setting_that_is_no_string_is_refused() -> None:
+    with pytest.raises(torchdevice.ConfigError, match="is a string"):
+        resolve_config(policy=3)  # type: ignore[arg-type]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from torchdevice import events
+from torchdevice.errors import TorchDeviceWarning
+from torchdevice.events import Ledger, Redirect, Site
+
+CODE = (lambda: None).__code__
+
+
+def record(line: int) -> Redirect:
+    return Redirect("torch.zeros", "cuda", "cpu", "no cuda here", Site("script.py", line))
+
+
+def test_listeners_hear_of_a_place_once() -> None:
+    ledger, heard = Ledger(), []
+    with ledger.listening(heard.append):
+        for _ in range(3):
+            next(ledger.counter(("a",)) or ledger.open(("a",), CODE, record(1)))
+    ledger.open(("b",), CODE, record(2))
+    assert heard == [record(1)]
+    assert ledger.totals()[record(1)] == 3
+
+
+def test_a_listener_that_raises_is_dropped_with_one_warning() -> None:
+    ledger = Ledger()
+
+    def broken(_: Redirect) -> None:
+        raise ValueError("no")
+
+    ledger.listen(broken)
+    with pytest.warns(TorchDeviceWarning, match="dropped"):
+        ledger.open(("a",), CODE, record(1))
+    ledger.open(("b",), CODE, record(2))
+
+
+def test_memory_stays_flat_and_counts_exact_when_places_keep_changing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "FOLD_BEYOND", 10)
+    ledger = Ledger()
+    for number in range(1000):
+        next(ledger.open((number,), CODE, record(number % 7)))
+    assert len(ledger._tallies) <= 10
+    assert sum(ledger.totals().values()) == 1000
+    assert len(ledger.totals()) == 7

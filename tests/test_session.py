@@ -1,0 +1,335 @@
+"""Starting and ending: torch comes back by identity, settings are checked, threads and nesting are safe."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import threading
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import torchdevice
+from torchdevice import patching
+from torchdevice.session import session
+
+OWNERS = (
+    "torch",
+    "torch.Tensor",
+    "torch.nn.Module",
+    "torch.cuda",
+    "torch.storage",
+    "torch.storage.UntypedStorage",
+    "torch.storage.TypedStorage",
+    "torch.utils.data",
+    "torch.utils.data.dataloader",
+    "torch.utils.data.dataset",
+    "torch.utils.data._utils.worker",
+    "torch.serialization",
+    "torch.random",
+    "torch.amp",
+    "torch.amp.autocast_mode",
+    "torch.amp.autocast_mode.autocast",
+    "torch.amp.grad_scaler.GradScaler",
+    "torch.jit",
+    "torch.fft",
+    "torch.nested",
+    "torch.nn.utils.rnn",
+    "torch.nn.utils.rnn.PackedSequence",
+)
+
+
+def snapshot() -> dict[str, tuple[Any, bool]]:
+    """Every attribute of every owner: the object, and whether it is the owner's own entry."""
+    seen = {}
+    for path in OWNERS:
+        owner = patching.points.resolve_path(path)
+        for name in dir(owner):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                value = vars(owner).get(name, getattr(owner, name, None))
+            seen[f"{path}.{name}"] = (value, name in vars(owner))
+    return seen
+
+
+def differences(before: dict[str, tuple[Any, bool]], after: dict[str, tuple[Any, bool]]) -> list[str]:
+    # Methods and module attributes made on access (`__getattr__`, bound methods) have no identity to keep.
+    return [
+        name
+        for name in before.keys() | after.keys()
+        if name not in before
+        or name not in after
+        or before[name][1] != after[name][1]
+        or (before[name][1] and before[name][0] is not after[name][0])
+    ]
+
+
+def test_importing_changes_nothing(python: Callable[..., Any]) -> None:
+    python(
+        "import torch; zeros, device = torch.zeros, torch.device\n"
+        "import torchdevice\n"
+        "assert torch.zeros is zeros and torch.device is device"
+    )
+
+
+def test_deactivate_restores_every_object_by_identity() -> None:
+    before = snapshot()
+    torchdevice.activate(target="cpu")
+    changed = differences(before, snapshot())
+    torchdevice.deactivate()
+    assert {"torch.zeros", "torch.device", "torch.Tensor.to", "torch.nn.Module.to"} <= set(changed)
+    assert differences(before, snapshot()) == []
+
+
+def test_functions_without_a_device_are_the_original_objects(active: None) -> None:
+    names = ("torch.add", "torch.matmul", "torch.Tensor.add", "torch.nn.functional.linear", "torch.stack")
+    with torchdevice.suspended():
+        assert not any(torchdevice.is_patched(name) for name in names)
+    assert all(torchdevice.original(name) is patching.points.resolve_path(name) for name in names)
+
+
+def test_a_thousand_cycles_leak_nothing() -> None:
+    def cycle() -> None:
+        torchdevice.activate(target="cpu")
+        torch.zeros(1, device="cuda")
+        torchdevice.deactivate()
+
+    for _ in range(50):
+        cycle()
+    gc.collect()
+    tracemalloc.start()
+    objects = len(gc.get_objects())
+    for _ in range(1000):
+        cycle()
+    gc.collect()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(gc.get_objects()) - objects < 200
+    assert size < 200_000
+
+
+def test_both_are_idempotent_and_other_settings_are_refused() -> None:
+    torchdevice.deactivate()
+    torchdevice.activate(target="cpu", policy="portable")
+    torchdevice.activate(target="cpu", policy="portable")
+    with pytest.raises(torchdevice.AlreadyActive, match=r"policy='portable' \(argument\)[\s\S]*Hint:"):
+        torchdevice.activate(target="cpu", policy="accelerate")
+    assert torchdevice.is_active()
+    torchdevice.deactivate()
+    torchdevice.deactivate()
+    assert not torchdevice.is_active()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "named"),
+    [
+        ({"policy": "fast"}, torchdevice.ConfigError, "accelerate, portable"),
+        ({"target": "banana"}, torchdevice.ConfigError, "auto, cpu"),
+        ({"target": "cuda:1"}, torchdevice.ConfigError, "auto, cpu"),
+        ({"target": "meta"}, torchdevice.ConfigError, "auto, cpu"),
+        ({"target": "hpu"}, torchdevice.TargetUnavailable, "virtual"),
+    ],
+)
+def test_a_failed_activation_leaves_torch_untouched(
+    settings: dict[str, str], error: type[Exception], named: str
+) -> None:
+    before = snapshot()
+    with pytest.raises(error, match=named) as raised:
+        torchdevice.activate(**settings)
+    assert "Hint:" in str(raised.value)
+    assert differences(before, snapshot()) == []
+    assert not torchdevice.is_active()
+
+
+def test_an_error_halfway_takes_back_what_was_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = snapshot()
+    chosen = session._replacements.select
+
+    def broken(filling: bool) -> Any:
+        yield from chosen(filling)
+        raise OSError("out of luck")
+
+    monkeypatch.setattr(session._replacements, "select", broken)
+    with pytest.raises(OSError, match="out of luck"):
+        torchdevice.activate(target="cpu")
+    assert differences(before, snapshot()) == []
+
+
+def test_activating_from_many_threads_is_safe() -> None:
+    before = snapshot()
+    errors = []
+
+    def work() -> None:
+        try:
+            for _ in range(20):
+                torchdevice.activate(target="cpu")
+                assert torch.zeros(1, device="cpu").is_cpu
+                torchdevice.deactivate()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torchdevice.deactivate()
+    assert errors == []
+    assert differences(before, snapshot()) == []
+
+
+def test_redirect_restores_what_was_before() -> None:
+    with torchdevice.redirect(target="cpu", policy="portable"):
+        assert torchdevice.status().policy == "portable"
+        with torchdevice.redirect(target="cpu", policy="accelerate"):
+            assert torchdevice.status().policy == "accelerate"
+        assert torchdevice.status().policy == "portable"
+        with pytest.raises(torchdevice.ConfigError), torchdevice.redirect(target="banana"):
+            pass
+        assert torchdevice.status().policy == "portable"
+    assert not torchdevice.is_active()
+
+
+def test_redirect_decorates() -> None:
+    @torchdevice.redirect(target="cpu")
+    def make() -> torch.Tensor:
+        return torch.zeros(1, device="cuda")
+
+    assert make().is_cpu
+    assert make().is_cpu
+    assert not torchdevice.is_active()
+
+
+def test_suspended_is_real_torch_in_this_thread_only(active: None) -> None:
+    results: list[object] = []
+
+    def other() -> None:
+        results.append(torch.zeros(1, device="cuda").device)
+
+    with torchdevice.suspended():
+        assert torch.device("cuda").type == "cuda"
+        with pytest.raises(RuntimeError, match="Invalid device string: 'cpu:-1'"):
+            torch.device("cpu:-1")
+        with pytest.raises((AssertionError, RuntimeError)):
+            torch.zeros(1, device="cuda")
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert results == [torch.device("cpu")]
+    assert torch.device("cuda").type == "cpu"
+
+
+def test_held_wrappers_go_silent_and_wake_up_again(active: None) -> None:
+    zeros, device = torch.zeros, torch.device
+    torchdevice.deactivate()
+    assert device("cuda").type == "cuda"
+    with pytest.raises((AssertionError, RuntimeError)):
+        zeros(1, device="cuda")
+    torchdevice.activate(target="cpu")
+    assert zeros(1, device="cuda").is_cpu
+
+
+def test_what_somebody_else_patched_since_is_left_alone() -> None:
+    torchdevice.activate(target="cpu")
+    ours, real = torch.ones, torchdevice.original("torch.ones")
+    torch.ones = theirs = lambda *args, **kwargs: ours(*args, **kwargs)
+    try:
+        with pytest.warns(torchdevice.TorchDeviceWarning, match=r"torch\.ones"):
+            torchdevice.deactivate()
+        assert torch.ones is theirs
+        assert torchdevice.status().lost == ("torch.ones",)
+    finally:
+        torch.ones = real
+
+
+def test_status_and_report_tell_where_and_how_often(active: None) -> None:
+    for _ in range(3):
+        torch.zeros(1, device="cuda:1")
+    torch.zeros(1).cuda()
+    status, report = torchdevice.status(), torchdevice.report()
+    assert (status.active, status.target, status.policy, status.override) == (True, "cpu", "accelerate", False)
+    assert status.sources["target"] == "argument"
+    assert "torch.zeros" in status.patched
+    assert (status.redirected_calls, status.redirected_places) == (4, 2)
+    first = report.rows[0]
+    assert (first.api, first.asked, first.given, first.calls, first.places) == ("torch.zeros", "cuda:1", "cpu", 3, 1)
+    assert first.first.file == __file__
+    assert "cuda → cpu" in report.summary()
+    assert "4 calls redirected at 2 places" in str(report)
+
+
+def test_counts_are_exact_across_threads(active: None) -> None:
+    def work() -> None:
+        for _ in range(2000):
+            torch.device("cuda")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torchdevice.report().calls == 16_000
+    assert torchdevice.report().calls == 16_000
+
+
+def test_each_place_is_logged_once_at_info(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_LOG_LEVEL", "INFO")
+    with caplog.at_level(logging.INFO, logger="torchdevice"), torchdevice.redirect(target="cpu"):
+        for _ in range(5):
+            torch.zeros(1, device="cuda")
+    assert len(caplog.records) == 1
+    assert f"{__file__}:" in caplog.text
+    assert "cuda" in caplog.text
+
+
+def test_nothing_is_printed(python: Callable[..., Any]) -> None:
+    done = python("import TorchDevice, torch; torch.zeros(2, device='cuda')")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_children_inherit_by_environment(python: Callable[..., Any]) -> None:
+    child = "import torch; print(torch.zeros(1, device=chr(99) + 'uda').device)"
+    done = python(
+        "import subprocess, sys, torchdevice; torchdevice.activate()\n"
+        f"subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    )
+    assert done.stdout == "cpu\n"
+
+
+def test_one_line_activation(python: Callable[..., Any]) -> None:
+    assert python("import TorchDevice, torch; print(torch.zeros(2, device='cuda:3').device)").stdout == "cpu\n"
+
+
+def test_a_bad_variable_breaks_activate_but_not_the_import(python: Callable[..., Any]) -> None:
+    done = python("import torchdevice; torchdevice.activate()", check=False, TORCHDEVICE_POLICY="fast")
+    assert "ConfigError" in done.stderr
+    done = python("import TorchDevice, torch; print(torch.zeros(2, device='cuda').device)", TORCHDEVICE_POLICY="fast")
+    assert done.stdout == "cpu\n"
+    assert done.stderr.count("TORCHDEVICE_POLICY='fast'") == 1
+
+
+def test_autoload(python: Callable[..., Any]) -> None:
+    code = "import torch; print(torch.device('cuda').type)"
+    assert python(code).stdout == "cuda\n"
+    assert python(code, TORCHDEVICE="1").stdout == "cpu\n"
+    assert python(code, TORCHDEVICE="1", TORCHDEVICE_ENABLED="0").stdout == "cuda\n"
+    broken = python(code, TORCHDEVICE="1", TORCHDEVICE_TARGET="banana")
+    assert broken.stdout == "cuda\n"
+    assert broken.stderr.count("torchdevice is off in this process") == 1
+
+
+def test_importing_the_package_is_light(python: Callable[..., Any]) -> None:
+    loaded = python("import sys, torch; print(*sorted(name for name in sys.modules if name.startswith('torchdevice')))")
+    assert loaded.stdout.split() == ["torchdevice", "torchdevice.autoload"]
+
+
+def test_public_names_resolve() -> None:
+    package = importlib.import_module("torchdevice")
+    assert all(getattr(package, name) is not None for name in package.__all__)
+    with pytest.raises(AttributeError):
+        package.nonsense  # noqa: B018
