@@ -116,7 +116,11 @@ class Supervision:
             and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
             and "SLURM_JOB_ID" not in os.environ
         ):
-            signal.signal(signal.SIGUSR1, lambda number, frame: self._write((Destination(TEXT),)))
+            signal.signal(signal.SIGUSR1, self._on_signal)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        # In a thread: the signal may have come while this one holds the lock of the counts.
+        threading.Thread(target=self._write, args=((Destination(TEXT),),), name="torchdevice report").start()
 
 
 def _showing_user_frames(show: Hook) -> Hook:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.harness import python, torchdevice, without_summary, write
 from torchdevice.cli import main
-from torchdevice.cli.run import _VALUED, parser, split
+from torchdevice.cli.run import _VALUED, interpreter_flags, parser, split
 
 TRAIN = """
 import torch
@@ -185,6 +185,21 @@ def test_an_impossible_target_ends_the_run() -> None:
 )
 def test_options_end_where_the_program_begins(words: str, ours: list[str], program: list[str]) -> None:
     assert split(words.split()) == (ours, program)
+
+
+@pytest.mark.parametrize(
+    ("whole", "words", "flags"),
+    [
+        ("python -m torchdevice run x.py", "main run x.py", []),
+        ("python -u -X dev -m torchdevice x.py -m", "main x.py -m", ["-u", "-X", "dev"]),
+        ("python -um torchdevice x.py", "main x.py", ["-u"]),
+        ("python -mtorchdevice x.py", "main x.py", []),
+        ("python /bin/torchdevice run", "/bin/torchdevice run", []),
+        ("python -I /bin/torchdevice run", "/bin/torchdevice run", ["-I"]),
+    ],
+)
+def test_flags_of_the_interpreter_are_handed_on(whole: str, words: str, flags: list[str]) -> None:
+    assert interpreter_flags(whole.split(), words.split()) == flags
 
 
 def test_every_option_with_a_value_is_known_to_split() -> None:

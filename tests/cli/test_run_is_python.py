@@ -62,10 +62,10 @@ def test_program_from_stdin(tmp_path: Path) -> None:
     assert "['-', 'a'] __main__" in expected.stdout
 
 
-def test_interpreter_flags_are_kept(tmp_path: Path) -> None:
-    code = "import sys, torch; assert False; print(sys.flags.optimize, sys.warnoptions)"
-    found = python("-O", "-W", "error::ResourceWarning", "-m", "torchdevice", "run", "-c", code)
-    assert found.stdout == "1 ['error::ResourceWarning']\n"
+def test_interpreter_flags_are_kept() -> None:
+    code = "import sys, torch; assert False; print(sys.flags.optimize, sys.warnoptions, sys.stdout.write_through)"
+    found = python("-O", "-u", "-W", "error::ResourceWarning", "-m", "torchdevice", "run", "-c", code)
+    assert found.stdout == "1 ['error::ResourceWarning'] True\n"
 
 
 FAILURES = {

@@ -60,9 +60,7 @@ def main(words: Sequence[str]) -> int:
         parsing.error(str(error).replace("\n", " "))
     if not any(point.value.startswith("torchdevice.") for point in entry_points(group="torch.backends")):
         parsing.error("torchdevice is importable but not installed, so programs cannot find it; pip install it")
-    # The private helper is the one by which multiprocessing starts children with the flags of their parent.
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    command = [sys.executable, *flags, *program]
+    command = [sys.executable, *interpreter_flags(sys.orig_argv, sys.argv), *program]
     if os.name == "posix":
         sys.stdout.flush()
         sys.stderr.flush()
@@ -84,6 +82,15 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         if word in _VALUED and rest:
             ours.append(rest.pop(0))
     return ours, rest
+
+
+def interpreter_flags(whole: Sequence[str], words: Sequence[str]) -> list[str]:
+    """What stands between `python` and us in `python -X dev -m torchdevice …`: it is meant for the program."""
+    flags = list(whole[1 : len(whole) - len(words)])
+    if flags and flags[-1].startswith("-") and flags[-1].endswith("m"):  # -m, or -um for -u -m
+        last = flags.pop()[:-1]
+        flags += [last] if last != "-" else []
+    return flags
 
 
 def settings(options: argparse.Namespace) -> dict[str, str]:

@@ -8,8 +8,8 @@ import os
 from dataclasses import dataclass
 from importlib.resources import files
 
-from torchdevice.reporting.collect import KINDS, Context, Place, Report
-from torchdevice.reporting.rewrites import DEFAULT, PRELUDE, suggestion
+from torchdevice.reporting.collect import Context, Place, Report
+from torchdevice.reporting.rewrites import PRELUDE, suggestion
 
 TEMPLATE = "report.html.jinja"
 
@@ -62,8 +62,6 @@ def _fill(template: str, report: Report, context: Context) -> str:
         context=context,
         lines=found,
         most=max((line.calls for line in found), default=1),
-        kinds=list(KINDS.values()),
         prelude=PRELUDE,
-        default=DEFAULT,
         basename=os.path.basename,
     )

@@ -5,12 +5,16 @@ Nothing here decides what translation does: `patching.points` does, and this fil
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from torchdevice.compat import device_types
-from torchdevice.patching.points import MODULE, TENSOR, all_points, resolve_path
+from torchdevice.patching.points import MODULE, TENSOR, all_points
 from torchdevice.policy.hosts import is_accelerator
 
 HANDLED, SIMULATED, CHANGED, UNSUPPORTED = "handled", "simulated", "changed", "unsupported"
@@ -121,14 +125,14 @@ def package(name: str) -> tuple[str, str] | None:
     return None
 
 
+@functools.cache
 def _resolved(path: str) -> Any:
-    """The object of torch at a path, if there is one. Only names of torch are looked at, never the user's modules."""
-    if not path.startswith("torch."):
-        return None
-    try:
-        return resolve_path(path)
-    except (AttributeError, ImportError):
-        return None
+    """The object of torch at a path, if there is one. Looks into what is loaded; no code of torch's runs for it."""
+    root, *names = path.split(".")
+    found: Any = torch if root == "torch" else None
+    for name in names:
+        found = inspect.getattr_static(found, name, None)
+    return found
 
 
 def _owner_or_self(path: str) -> Any:
