@@ -191,9 +191,13 @@ class Session:
             lost=self._lost,
         )
 
+    def totals(self) -> dict[Redirect, int]:
+        """Each record of this process with its number of calls so far."""
+        return self._translator.ledger.totals()
+
     def report(self) -> Report:
         """What was redirected so far: API, from → to, count, first place."""
-        return Report.of(self._translator.ledger.totals())
+        return Report.of(self.totals())
 
     def original(self, path: str) -> Any:
         """Torch's own object at `path`, whether or not it is patched at the moment."""
