@@ -35,3 +35,8 @@ test-cuda:
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
+.PHONY: conformance
+conformance: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python -m tests.conformance.run

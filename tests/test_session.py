@@ -71,7 +71,9 @@ def differences(before: dict[str, tuple[Any, bool]], after: dict[str, tuple[Any,
 
 def test_importing_changes_nothing(python: Callable[..., Any]) -> None:
     python(
-        "import torch; zeros, device = torch.zeros, torch.device\nimport torchdevice\nassert torch.zeros is zeros and torch.device is device"
+        "import torch; zeros, device = torch.zeros, torch.device\n"
+        "import torchdevice\n"
+        "assert torch.zeros is zeros and torch.device is device"
     )
 
 
@@ -293,7 +295,8 @@ def test_nothing_is_printed(python: Callable[..., Any]) -> None:
 def test_children_inherit_by_environment(python: Callable[..., Any]) -> None:
     child = "import torch; print(torch.zeros(1, device=chr(99) + 'uda').device)"
     done = python(
-        f"import subprocess, sys, torchdevice; torchdevice.activate()\nsubprocess.run([sys.executable, '-c', {child!r}], check=True)"
+        "import subprocess, sys, torchdevice; torchdevice.activate()\n"
+        f"subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     )
     assert done.stdout == "cpu\n"
 

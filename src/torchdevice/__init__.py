@@ -68,10 +68,15 @@ __all__ = [
     "suspended",
 ]
 
+# IPython looks these up on the package for `%load_ext torchdevice`; they are no names for users.
+_EXTENSION = {"load_ipython_extension": "load", "unload_ipython_extension": "unload"}
+
 _HOMES = {"Decision": "policy.resolve", "Report": "reporting.collect"}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _EXTENSION:
+        return getattr(importlib.import_module(f"{__name__}.notebook"), _EXTENSION[name])
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     is_error = name.endswith(("Error", "Warning", "Active", "Unavailable"))

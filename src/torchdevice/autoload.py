@@ -1,7 +1,8 @@
 """Entry point of group `torch.backends`: torch calls `autoload` at the end of `import torch`, in every process.
 
 It does nothing unless the environment asks: `TORCHDEVICE=1` activates, `TORCHDEVICE_VIRTUAL=mps` installs a virtual
-device first. An exception here would break `import torch`, so everything becomes one warning.
+device first. An exception here would break `import torch`, so everything becomes one warning; only `torchdevice run`
+with a setting that cannot work ends the program instead.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ def autoload() -> None:
     """Act on the environment; never raise."""
     if not os.environ.get("TORCHDEVICE") and not os.environ.get("TORCHDEVICE_VIRTUAL"):
         return
+    supervision = None
     try:
+        if os.environ.get("TORCHDEVICE_RUN") or os.environ.get("TORCHDEVICE_REPORT"):
+            from torchdevice import supervised
+
+            supervision = supervised.from_environment()
         _act_on_environment()
+        if supervision is not None:
+            supervision.attach()
     except Exception as error:  # whatever it is: `import torch` must go on
+        if supervision is not None and supervision.must_work:
+            supervision.give_up(error)
         from torchdevice.errors import TorchDeviceWarning
 
         warnings.warn(f"torchdevice is off in this process: {error}", TorchDeviceWarning, stacklevel=2)

@@ -101,19 +101,40 @@ def has_device_context() -> bool:
     )
 
 
-def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Undo | None:
-    """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is; None if it is not one.
+def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> None:
+    """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is, if it is one.
 
-    Expiry: torch.jit's removal.
+    Stays for the life of the process, as the wrapper does. Expiry: torch.jit's removal.
     """
     from torch.jit import _builtins
 
     table = _builtins._get_builtin_table()
     operator = table.get(id(original))
-    if operator is None:
-        return None
-    table[id(wrapper)] = operator
-    return lambda: table.pop(id(wrapper), None)
+    if operator is not None:
+        table[id(wrapper)] = operator
+
+
+def script_graphs(made: Any) -> Iterator[Any]:
+    """The graphs of what `torch.jit.script` returned: a function's, or those of all methods of all modules.
+
+    Expiry: torch.jit's removal.
+    """
+    if isinstance(made, torch.jit.ScriptModule):
+        for module in made.modules():
+            for name in module._c._method_names():
+                yield module._c._get_method(name).graph
+    elif isinstance(made, torch.jit.ScriptFunction):
+        yield made.graph
+
+
+def inline_graph(graph: Any) -> None:
+    """Put the bodies of called functions and methods into a TorchScript graph. Expiry: torch.jit's removal."""
+    torch._C._jit_pass_inline(graph)
+
+
+def parse_schema(text: str) -> Any:
+    """An operator's schema from its text. Expiry: public access to operator schemas."""
+    return torch._C.parse_schema(text)
 
 
 def weights_only_cache_clear() -> None:

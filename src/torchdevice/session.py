@@ -59,7 +59,7 @@ class Session:
         self._undo: list[Callable[[], object]] = []
         self._lost: tuple[str, ...] = ()
         self._masked: Masquerades | None = None
-        self._twins_registered = False
+        self._builtins_registered = self._twins_registered = False
 
     @property
     def active(self) -> bool:
@@ -97,10 +97,7 @@ class Session:
         self._config = config
         if config.masquerade:
             self._undo += self._masquerades().start(host)
-        for wrapper, original in self._replacements.wrapped_builtins():
-            undo = compat.register_script_builtin(wrapper, original)
-            if undo is not None:
-                self._undo.append(undo)
+        self._register_builtins()
         self._undo.append(compat.when_dynamo_is_imported(self._register_twins))
         compat.weights_only_cache_clear()
         self._undo.append(compat.weights_only_cache_clear)
@@ -133,6 +130,12 @@ class Session:
                 TorchDeviceWarning,
                 stacklevel=3,
             )
+
+    def _register_builtins(self) -> None:
+        if not self._builtins_registered:
+            self._builtins_registered = True
+            for wrapper, original in self._replacements.wrapped_builtins():
+                compat.register_script_builtin(wrapper, original)
 
     def _register_twins(self) -> None:
         if not self._twins_registered:
@@ -210,9 +213,13 @@ class Session:
             lost=self._lost,
         )
 
+    def totals(self) -> dict[Redirect, int]:
+        """Each record of this process with its number of calls so far."""
+        return self._translator.ledger.totals()
+
     def report(self) -> Report:
         """What was redirected so far: API, from → to, count, first place."""
-        return Report.of(self._translator.ledger.totals())
+        return Report.of(self.totals())
 
     def simulated(self) -> dict[Simulated, int]:
         """Questions to devices that are not here, answered so far: each place with its number of calls."""

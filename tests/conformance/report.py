@@ -1,4 +1,4 @@
-"""Turns the results of run.py into docs/conformance.md. Figures first, then every operator that did not pass, with its reason."""
+"""Turns the results of run.py into docs/conformance.md: figures, then every operator that did not pass, and why."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 HEAD = """# Conformance of the virtual devices
 
-Written by `make conformance`; do not edit. Every operator of torch's own `op_db` that the CPU supports for a dtype, at most 40
-samples each, forward, gradient and device, against the CPU in the same process.
+Written by `make conformance`; do not edit. Every operator of torch's own `op_db` that the CPU supports for a dtype, at
+most 40 samples each, forward, gradient and device, against the CPU in the same process.
 
 *refused* is the real backend's own refusal (a dtype or an operator that it lacks): the intended result.
 """
@@ -18,6 +18,7 @@ REFUSALS = (
     "TypeError: Cannot convert a MPS Tensor to float64",
     "TypeError: Trying to convert ComplexDouble to the MPS",
     "NotImplementedError: The operator '",
+    "NotImplementedError: Could not run 'new_compressed_tensor' from the 'mps:0' device",
 )
 
 

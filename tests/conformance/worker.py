@@ -86,8 +86,8 @@ def tolerance(want: torch.Tensor) -> dict[str, float]:
     if not (want.is_floating_point() or want.is_complex()) or not want.numel() or want.layout != torch.strided:
         return {"rtol": 1e-4, "atol": 1e-5}
     largest = want.detach().abs().nan_to_num(0, 0, 0).max().item()
-    eps = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.complex32: 4e-3}.get(want.dtype, 1e-5)
-    return {"rtol": 10 * eps, "atol": eps * max(1.0, largest)}
+    eps = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.complex32: 4e-3}.get(want.dtype, 1e-4)
+    return {"rtol": eps, "atol": eps * max(1.0, largest)}
 
 
 def differs(expected: list[Any], actual: list[Any], kind: str, values: bool) -> str:
@@ -105,7 +105,7 @@ def differs(expected: list[Any], actual: list[Any], kind: str, values: bool) -> 
         if values:
             try:
                 torch.testing.assert_close(
-                    have.cpu(), want.cpu(), equal_nan=True, rtol=1e-4, atol=1e-5, check_stride=False
+                    have.cpu(), want.cpu(), equal_nan=True, check_stride=False, **tolerance(want)
                 )
             except AssertionError as error:
                 return str(error).splitlines()[0]

@@ -73,6 +73,9 @@ def test_pickled_replacements_load_without_torchdevice(python: Any) -> None:
             [torch.zeros, torch.device, torch.device("cuda", 1), torch.Generator, torch.Tensor.to, torch.load]
         )
     done = python(
-        f"import pickle, torch, sys; f = pickle.loads({data!r})\nassert f[:2] == [torch.zeros, torch.device] and f[5] is torch.load\nassert 'torchdevice.session' not in sys.modules\nprint(f[2])"
+        f"import pickle, torch, sys; f = pickle.loads({data!r})\n"
+        "assert f[:2] == [torch.zeros, torch.device] and f[5] is torch.load\n"
+        "assert 'torchdevice.session' not in sys.modules\n"
+        "print(f[2])"
     )
     assert done.stdout == "cpu\n"

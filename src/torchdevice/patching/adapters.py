@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function
 
 from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
 from torchdevice.patching.translator import Translator
@@ -22,6 +23,7 @@ from torchdevice.policy.resolve import Caller
 Function = Callable[..., Any]
 
 _ABSENT = object()
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
 _PINNABLE = frozenset({"cuda", "xpu"})
@@ -48,6 +50,21 @@ def importable(path: str) -> tuple[str, str]:
         module, _, outer = module.rpartition(".")
         inner = f"{outer}.{inner}"
     return module, inner
+
+
+def as_torch_sees_it(original: Function) -> Function:
+    """A method of `torch.Tensor` for use inside a replacement of it.
+
+    torch looks the method up by name to hand it to a subclass's `__torch_function__` and would find the replacement:
+    subclasses are given the original here.
+    """
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.__class__ in _PLAIN or not has_torch_function((self,)):
+            return original(self, *args, **kwargs)
+        return handle_torch_function(original, (self,), self, *args, **kwargs)
+
+    return dress(call, original, f"torch.Tensor.{original.__name__}")
 
 
 # --- factories: `device` is a keyword ---------------------------------------------------------------------------
@@ -146,13 +163,14 @@ def _can_pin(translator: Translator, device: Any) -> bool:
 def convert_to(original: Function, path: str, translator: Translator) -> Function:
     """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
     settled = translator.settled
+    seen = as_torch_sees_it(original)
 
     def to(self: Any, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
         try:
             known = asked in settled
         except TypeError:  # unhashable: no device, torch says so
             known = True
-        if known:
+        if known and self.__class__ in _PLAIN:
             # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
             return original(self, asked, *args, **kwargs) if args or kwargs else original(self, asked)
         return elsewhere(self, asked, args, kwargs)
@@ -162,10 +180,10 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             device = kwargs.get("device")
             if device is not None:
                 kwargs["device"] = translator.translate(device, path, depth=2, moving=True)
-            return original(self, **kwargs)
-        if isinstance(asked, (str, int, RealDevice)):
+            return seen(self, **kwargs)
+        if isinstance(asked, (str, bytes, int, RealDevice)):
             asked = translator.translate(asked, path, depth=2, moving=True)
-        return original(self, asked, *args, **kwargs)
+        return seen(self, asked, *args, **kwargs)
 
     return dress(to, original, path)
 
@@ -217,6 +235,18 @@ def convert_generator(original: Function, path: str, translator: Translator) -> 
         if generator is None or generator.device.type == self.device.type or not translator.in_force:
             return original(self, *args, **kwargs)
         return self.copy_(original(torch.empty_like(self, device=generator.device), *args, **kwargs))
+
+    return dress(sample, original, path)
+
+
+def sample_on_generator(original: Function, path: str, translator: Translator) -> Function:
+    """A sampler of a tensor (`torch.multinomial`) whose generator lives elsewhere: sample there, then move back."""
+
+    def sample(input: Any, *args: Any, **kwargs: Any) -> Any:
+        generator = kwargs.get("generator")
+        if generator is None or generator.device.type == input.device.type or not translator.in_force:
+            return original(input, *args, **kwargs)
+        return original(arriving(input, generator.device), *args, **kwargs).to(input.device)
 
     return dress(sample, original, path)
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.patching import adapters, legacy, loading, standins
+from torchdevice.patching import adapters, legacy, loading, scripting, standins
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -75,6 +75,7 @@ WRITTEN = (
     Point("torch.Tensor.get_device", adapters.get_device),
     Point("torch.Tensor.numpy", adapters.numpy_from_anywhere, {"to": "torch.Tensor.to"}, FILLING),
     Point("torch.Tensor.random_", adapters.convert_generator, when=FILLING),
+    Point("torch.multinomial", adapters.sample_on_generator, when=FILLING),
     Point("torch.Tensor.new_tensor", adapters.tensor_like),
     Point("torch.Tensor.new", adapters.tensor_like),
     Point("torch.nn.Module.to_empty", adapters.parameter, {"name": "device"}),
@@ -108,6 +109,8 @@ def all_points() -> Iterator[Point]:
     """Every row for the installed torch: found ones first."""
     yield from _factories()
     yield from _movers()
+    fresh = frozenset(point.path.rpartition(".")[2] for point in _factories() if point.traced == "fresh")
+    yield Point("torch.jit.script", scripting.script, {"fresh": fresh})
     for path in legacy.legacy_paths():
         in_cuda = path.count(".") > 1
         yield Point(path, legacy.legacy_class, when=ALWAYS if in_cuda else FILLING)
@@ -209,8 +212,12 @@ class Replacements:
         options = dict(point.options)
         if "to" in options:
             options["to"] = _resolve(options["to"])
-        value = point.adapter(original, point.path, self._translator, **options)
         owner, name = _owner(point.path)
+        if owner is torch.Tensor and point.adapter is not adapters.convert_to:  # which does it by itself, faster
+            inner = adapters.as_torch_sees_it(original)
+            value = adapters.dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
+        else:
+            value = point.adapter(original, point.path, self._translator, **options)
         if name == "__new__":
             value = staticmethod(value)
         places = [Replacement(point.path, owner, name, value)]

@@ -1,16 +1,50 @@
-"""A report as data: rows from records and their counts, with a plain text form. Richer forms come beside this file."""
+"""A report as data: rows and places from records and their counts, the one-line summary, and plain columns.
+
+Which kinds of records a report knows is the table `KINDS`. Forms for people and programs are `text`, `json` and
+`html`; how records reach one process from others is `spool`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from torchdevice.events import Redirect, Site
+
+Totals = Mapping[Redirect, int]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of record: its name in reports, the words for its count in the summary, and what its columns hold."""
+
+    name: str
+    title: str
+    counted: str
+    columns: Callable[[Redirect], tuple[str, str, str]]  # asked, given, reason
+
+
+# A further kind of record is one more row here.
+KINDS: Mapping[type, Kind] = {
+    Redirect: Kind("redirected", "Redirected", "redirected", lambda record: (record.asked, record.given, record.reason))
+}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a report says about the run as a whole. Everything here was found out by somebody else."""
+
+    target: str = ""
+    policy: str = ""
+    command: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    processes: int = 1
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of redirection: an API, what it asked for and what it got, how often, and where first."""
+    """One kind of event: an API, what it asked for and what it got, how often, and where first."""
 
     api: str
     asked: str
@@ -19,60 +53,114 @@ class Row:
     places: int
     first: Site
     reason: str
+    kind: str = "redirected"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The same for one line of user code."""
+
+    site: Site
+    kind: str
+    api: str
+    asked: str
+    given: str
+    calls: int
+    reason: str
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was redirected, most frequent first."""
+    """What was changed, most frequent first; `by_place` has each line of user code, in the order of the files."""
 
     rows: tuple[Row, ...]
     calls: int
     places: int
+    by_place: tuple[Place, ...] = ()
 
     @staticmethod
-    def of(totals: Mapping[Redirect, int]) -> Report:
+    def of(totals: Totals) -> Report:
         """Group records by API and direction. Records come most frequent first; the first place is the lowest line."""
-        groups: dict[tuple[str, str, str], list[tuple[Redirect, int]]] = {}
-        for record, calls in totals.items():
-            groups.setdefault((record.api, record.asked, record.given), []).append((record, calls))
+        each = [_place(record, calls) for record, calls in totals.items()]
+        groups: dict[tuple[str, str, str, str], list[Place]] = {}
+        for place in each:
+            groups.setdefault((place.kind, place.api, place.asked, place.given), []).append(place)
         rows = [
             Row(
                 api,
                 asked,
                 given,
-                calls=sum(calls for _, calls in members),
-                places=len({record.site for record, _ in members}),
-                first=min((record.site for record, _ in members), key=lambda site: (site.file, site.line)),
-                reason=members[0][0].reason,
+                calls=sum(place.calls for place in members),
+                places=len({place.site for place in members}),
+                first=min((place.site for place in members), key=_order),
+                reason=members[0].reason,
+                kind=kind,
             )
-            for (api, asked, given), members in groups.items()
+            for (kind, api, asked, given), members in groups.items()
         ]
-        rows.sort(key=lambda row: (-row.calls, row.api, row.asked))
-        return Report(tuple(rows), sum(totals.values()), len({record.site for record in totals}))
+        rows.sort(key=lambda row: (-row.calls, row.api, row.asked, row.given))
+        each.sort(key=lambda place: (*_order(place.site), place.api, place.asked, place.given))
+        return Report(tuple(rows), sum(totals.values()), len({place.site for place in each}), tuple(each))
+
+    def of_kind(self, name: str) -> tuple[Row, ...]:
+        """The rows of one kind."""
+        return tuple(row for row in self.rows if row.kind == name)
 
     def summary(self) -> str:
         """One line: where things went, how many calls, at how many places."""
         if not self.rows:
             return "torchdevice: nothing was redirected"
         ways: dict[str, None] = {}
-        for row in self.rows:
+        for row in self.of_kind("redirected"):
             ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}")
-        return (
-            f"torchdevice: {', '.join(list(ways)[:3])} · {_counted(self.calls, 'call')} redirected "
-            f"at {_counted(self.places, 'place')}"
-        )
+        parts = [", ".join(list(ways)[:3])] if ways else []
+        for kind in KINDS.values():
+            members = [place for place in self.by_place if place.kind == kind.name]
+            if members:
+                calls = counted(sum(place.calls for place in members), "call")
+                places = counted(len({place.site for place in members}), "place")
+                parts.append(f"{calls} {kind.counted} at {places}")
+        return f"torchdevice: {' · '.join(parts)}"
 
     def __str__(self) -> str:
         if not self.rows:
             return self.summary()
-        table = [("API", "asked", "given", "calls", "first place")]
+        table: list[tuple[str, ...]] = [("API", "asked", "given", "calls", "first place")]
         table += [(row.api, row.asked, row.given, str(row.calls), str(row.first)) for row in self.rows]
-        widths = [max(len(line[column]) for line in table) for column in range(5)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
-        ]
-        return "\n".join([*lines, self.summary()])
+        return "\n".join([*columns(table), self.summary()])
 
 
-def _counted(number: int, noun: str) -> str:
+def columns(table: list[tuple[str, ...]]) -> list[str]:
+    """Lines with aligned cells."""
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def merged(*parts: Totals) -> dict[Redirect, int]:
+    """Counts of several processes as one."""
+    whole: dict[Redirect, int] = {}
+    for part in parts:
+        for record, calls in part.items():
+            whole[record] = whole.get(record, 0) + calls
+    return whole
+
+
+def since(before: Totals, now: Totals) -> dict[Redirect, int]:
+    """What was counted between two moments."""
+    return {record: calls - before.get(record, 0) for record, calls in now.items() if calls > before.get(record, 0)}
+
+
+def _place(record: Redirect, calls: int) -> Place:
+    kind = KINDS[type(record)]
+    asked, given, reason = kind.columns(record)
+    api = record.api.removesuffix(".__init__").removesuffix(".__new__")  # as the user calls it
+    return Place(record.site, kind.name, api, asked, given, calls, reason)
+
+
+def _order(site: Site) -> tuple[str, int]:
+    return site.file, site.line

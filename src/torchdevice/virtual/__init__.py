@@ -9,6 +9,7 @@ Importing this package loads nothing heavy and changes nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,15 +69,21 @@ def _library() -> Any:
     return there.library
 
 
+def _summed(column: int) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for row in _library().counts():  # an operator has a row for each layout that it ran on
+        total[row[0]] += row[column]
+    return {name: number for name, number in total.most_common() if number}
+
+
 def counts() -> dict[str, int]:
     """How often each operator ran on the virtual device since the last reset, most frequent first."""
-    rows = _library().counts()
-    return {name: calls for name, calls, _ in sorted(rows, key=lambda row: -row[1])}
+    return _summed(1)
 
 
 def denied() -> dict[str, int]:
     """How often each operator was refused because the real backend lacks it (for these arguments)."""
-    return {name: refused for name, _, refused in _library().counts() if refused}
+    return _summed(2)
 
 
 def reset_counts() -> None:

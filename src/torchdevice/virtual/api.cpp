@@ -75,6 +75,8 @@ API int td_init(const char* device, int count, uint64_t denied_dtypes, uint64_t 
     install_guard();
     install_allocators();
     install_hooks();
+    Quiet quiet;
+    c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_native_kernels();
   });
 }
@@ -84,11 +86,19 @@ API int td_register(const char* name, int kind, uint32_t flags, uint64_t denied_
   return guarded([&] {
     const std::string full(name);
     const auto colon = full.find("::");
-    auto* record = make_record(full, flags, denied_dtypes);
+    auto* record = make_record(full, flags, denied_dtypes, functionality(kind));
     Quiet quiet;
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     library(full.substr(0, colon).c_str(), config.key(functionality(kind)))
         .impl(full.substr(colon + 2).c_str(), boxed_kernel(record, functionality(kind)));
+  });
+}
+
+API int td_guard_dtypes(const char* name, uint64_t denied_dtypes) {
+  return guarded([&] {
+    auto* record = make_record(std::string("aten::") + name, 0, denied_dtypes);
+    const auto autograd = c10::toRuntimePerBackendFunctionalityKey(DispatchKey::AutogradFunctionality, config.backend);
+    for (const auto key : {config.key(), autograd}) library("aten", key).impl(name, dtype_guard(record));
   });
 }
 
@@ -99,6 +109,7 @@ API int td_fallback(int kind, uint32_t flags) {
 }
 
 API int td_repair_autograd() { return repair_autograd_queues() ? 1 : 0; }
+API int td_autograd_threads_run() { return autograd_threads_run() ? 1 : 0; }
 API void td_default_generators(int yes) { hand_out_default_generators(yes != 0); }
 
 // "name \t calls \t denied" a line; valid until the next call on this thread.

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("memory.cpp", "guard.cpp", "hooks.cpp", "relabel.cpp", "kernel.cpp", "native.cpp", "api.cpp")
+SOURCES = ("memory.cpp", "guard.cpp", "hooks.cpp", "relabel.cpp", "kernel.cpp", "graphs.cpp", "native.cpp", "api.cpp")
 HEADERS = ("device.h", "relabel.h")
 COMPILERS = ("c++", "g++", "clang++")
 # Another process that builds the same library gets this long before we say that something is wrong.
@@ -147,13 +147,13 @@ def _flags(abi: bool) -> list[str]:
     ]
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-5:]
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"Building the virtual device: {command[0]} failed on {Path(command[-3]).name}",
+                f"Building the virtual device: {command[0]} failed on {what}",
                 "\n  ".join(errors[:8]),
                 "a compiler with C++20 is needed (GCC 11, Clang 14 or newer; set CXX to choose one), and the headers "
                 "that come inside the torch wheel.",
@@ -173,15 +173,12 @@ def _compile(compiler: str, abi: bool, into: Path) -> None:
             for name, made in zip(SOURCES, objects, strict=True)
         ]
         with ThreadPoolExecutor(max(1, min(len(SOURCES), os.cpu_count() or 1))) as pool:
-            for number, _ in enumerate(pool.map(_run, commands), 1):
+            for number, _ in enumerate(pool.map(_run, commands, SOURCES), 1):
                 _say(f"\r  compiled {number}/{len(SOURCES)}")
         library = Path(scratch) / "library.so"
         lib = root / "lib"
-        _run(
-            [compiler, "-shared", *map(str, objects), f"-L{lib}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{lib}"]
-            + ["-o", str(library)]
-            + ([] if sys.platform == "darwin" else ["-Wl,--no-as-needed"])
-        )
+        link = [compiler, "-shared", *map(str, objects), f"-L{lib}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{lib}"]
+        _run([*link, "-o", str(library)], "the library")
         # Loaded once before anyone can see it: a library that does not link must not enter the cache.
         ctypes.CDLL(str(library))
         os.replace(library, into)

@@ -1,4 +1,4 @@
-"""torch._C functions behind torch.cuda.comm and torch.cuda.nccl: scatter, gather, broadcast over devices of one process."""
+"""torch._C functions behind torch.cuda.comm and torch.cuda.nccl: scatter, gather, reduce within one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilers on a virtual device: inductor must not look for Triton, TorchScript's fuser not for NVRTC, builders not for nvcc."""
+"""Compilers on a virtual device: inductor must not look for Triton, fusers not for NVRTC, builders not for nvcc."""
 
 from __future__ import annotations
 

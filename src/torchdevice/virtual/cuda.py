@@ -16,7 +16,7 @@ from torchdevice.virtual.accelerator import constant, nothing
 from torchdevice.virtual.library import Library
 from torchdevice.virtual.patches import on_base, put
 
-CUDA_VERSION, CUDNN_VERSION = "12.8", (9, 10, 2)
+CUDA_VERSION, CUDNN_VERSION = "12.8", 91002
 ARCHITECTURES = "sm_80 sm_86 sm_90"
 
 
@@ -82,16 +82,6 @@ def _nvtx() -> SimpleNamespace:
     )  # fmt: skip
 
 
-def _cudnn() -> SimpleNamespace:
-    version = CUDNN_VERSION[0] * 10000 + CUDNN_VERSION[1] * 100 + CUDNN_VERSION[2]
-    return SimpleNamespace(
-        is_cuda=True,
-        getCompileVersion=constant(CUDNN_VERSION),
-        getRuntimeVersion=constant(CUDNN_VERSION),
-        getVersionInt=constant(version),
-    )
-
-
 # Settings of cuDNN that torch keeps in its CUDA part; the other flags of torch.backends.cudnn are in every build.
 _CUDNN_LIMITS = {
     "_cuda_get_cudnn_benchmark_limit": constant(10),
@@ -122,12 +112,13 @@ def install(lib: Library, count: int) -> None:
             "_has_cudnn": True,  # torch.backends.cudnn.is_available(); the C++ hooks still answer no
             "_cudart": _cudart(lib, capacity),
             "_nvtx": _nvtx(),
-            "_cudnn": _cudnn(),
             "_CudaDeviceProperties": DeviceProperties,
             "_CudaStreamBase": streams.stream_base("cuda", "cuda_stream"),
             "_CudaEventBase": streams.event_base(lib, "cuda", "cuda_event"),
             "_CUDAGraph": streams.graph_base(lib, "_CUDAGraph"),
             "_MemPool": accelerator.MemPoolBase,
+            # named by torch._inductor.cudagraph_trees when it is imported; graphs here never make one
+            "_cuda_CUDAAllocator_AllocatorState": type("_cuda_CUDAAllocator_AllocatorState", (), {}),
         },
     )
     stream = on_base(torch.cuda.streams.Stream, torch._C._CudaStreamBase)
@@ -147,7 +138,8 @@ def install(lib: Library, count: int) -> None:
         },
     )
     put(torch.cuda.nvtx, {"_nvtx": torch._C._nvtx})
-    put(torch.backends.cudnn, {"_cudnn": torch._C._cudnn})
+    # torch.backends.cudnn is an object of properties around the module.
+    put(torch.backends.cudnn.m, {"_init": constant(True), "__cudnn_version": CUDNN_VERSION})
     if torch.version.cuda is None:
         put(torch.version, {"cuda": CUDA_VERSION})
     storage.install("cuda", lib)

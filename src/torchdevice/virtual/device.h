@@ -4,7 +4,8 @@
 //   guard.cpp    current device, streams, events; the autograd engine's queues
 //   hooks.cpp    what ATen asks of a backend (MPS, CUDA, XPU hooks) and the random generator
 //   relabel.cpp  virtual tensor <-> physical tensor over the same bytes, for every layout
-//   kernel.cpp   the one boxed kernel behind (nearly) all operators, counts, refusals, graph capture
+//   kernel.cpp   the one boxed kernel behind (nearly) all operators, counts, refusals
+//   graphs.cpp   capture and replay of calls
 //   native.cpp   operators that need a kernel of their own
 //   api.cpp      the C functions that Python calls; nothing else is visible from outside
 //
@@ -25,6 +26,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace torchdevice {
 
@@ -93,6 +95,7 @@ double event_milliseconds(int64_t event);  // when an event, given by its id, wa
 void install_guard();
 // The autograd engine makes its queues at the first backward. True: that was before the device existed, and it was repaired.
 bool repair_autograd_queues();
+bool autograd_threads_run();
 
 // ---- hooks.cpp
 void install_hooks();
@@ -110,10 +113,12 @@ enum Flag : uint32_t {
 struct OpRecord {
   std::string name;
   uint32_t flags = 0;
-  uint64_t denied_dtypes = 0;  // dtypes of tensor arguments that the real backend's kernel refuses
+  uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the real backend's kernel refuses
   std::atomic<uint64_t> calls{0}, denied{0};
+  std::atomic<const std::vector<uint8_t>*> plan{nullptr};  // which arguments matter; made at the first call
 };
-OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes);
+OpRecord* make_record(
+    std::string name, uint32_t flags, uint64_t denied_dtypes, DispatchKey functionality = DispatchKey::Dense);
 std::string dump_records();
 void reset_records();
 // What the boxed kernel does, for kernels that only prepare its arguments.
@@ -121,14 +126,18 @@ void run_boxed(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record,
     DispatchKey functionality = DispatchKey::Dense);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
+// For composites that the real backend refuses for some dtypes: checks, then lets torch decompose as ever.
+torch::CppFunction dtype_guard(OpRecord* record);
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality);
 
-// Graph capture: while one is open every call is noted; replay runs them again into the same outputs.
+// ---- graphs.cpp
 int64_t capture_begin();
 void capture_end(int64_t graph);
 void capture_replay(int64_t graph);
 void capture_drop(int64_t graph);
 bool capturing();
+void capture_call(
+    const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from);
 void capture_copy(const Tensor& self, const Tensor& src);  // noted by the copy kernel, which is not boxed
 void capture_touch(const Tensor& written);                 // keep what a pre-existing tensor held before the capture
 

@@ -35,12 +35,12 @@ def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
         def __init__(self, is_high_priority_stream: bool = False, **fields: Any) -> None:
             super().__init__(is_high_priority_stream=is_high_priority_stream, config=SimpleNamespace(), **fields)
 
-    def __init__(self: Any, store: Any, rank: int, size: int, options: Any = None) -> None:
+    def start(self: Any, store: Any, rank: int, size: int, options: Any = None) -> None:
         timeout = getattr(options, "_timeout", None) or module.default_pg_timeout
         gloo.__init__(self, store, rank, size, timeout=timeout)
 
     body = {
-        "__init__": __init__,
+        "__init__": start,
         "__module__": module.__name__,
         "Options": Options,
         "_group_start": lambda self: None,

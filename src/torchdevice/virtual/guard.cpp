@@ -78,11 +78,13 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
     return static_cast<EventData*>(b)->recorded_at - static_cast<EventData*>(a)->recorded_at;
   }
-  virtual c10::DeviceCapability getDeviceCapability(Device) const {
+#if __has_include(<c10/core/DeviceCapability.h>)
+  c10::DeviceCapability getDeviceCapability(Device) const override {
     c10::DeviceCapability c;
     c.capability_data.capability_bits &= ~config.denied_dtypes;
     return c;
   }
+#endif
 };
 
 // The engine's own members are protected; a derived class may name them.
@@ -158,6 +160,8 @@ void install_guard() {
       c10::REGISTRY_PREFERRED);
 #endif
 }
+
+bool autograd_threads_run() { return EnginePeek::queues(torch::autograd::Engine::get_default_engine()) > 0; }
 
 bool repair_autograd_queues() {
   auto& engine = torch::autograd::Engine::get_default_engine();

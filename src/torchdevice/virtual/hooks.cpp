@@ -176,10 +176,15 @@ void transplant(const Base& theirs) {
 
 }  // namespace
 
+// The other types get the interface's own answers ("not built"): torch refuses two accelerators in one process, and a
+// CUDA build counts as one even where no GPU can be seen.
 void install_hooks() {
   if (config.type == DeviceType::MPS) transplant<VirtualMPSHooks>(at::detail::getMPSHooks());
+  else transplant<at::MPSHooksInterface>(at::detail::getMPSHooks());
   if (config.type == DeviceType::CUDA) transplant<VirtualCUDAHooks>(at::detail::getCUDAHooks());
+  else transplant<at::CUDAHooksInterface>(at::detail::getCUDAHooks());
   if (config.type == DeviceType::XPU) transplant<VirtualXPUHooks>(at::detail::getXPUHooks());
+  else transplant<at::XPUHooksInterface>(at::detail::getXPUHooks());
 }
 
 at::Generator physical_generator(const std::optional<at::Generator>& asked, Device device) {

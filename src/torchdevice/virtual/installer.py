@@ -5,7 +5,9 @@ What torch's Python namespaces need stands in mps.py, cuda.py and xpu.py; what t
 
 from __future__ import annotations
 
+import atexit
 import os
+import time
 import warnings
 from dataclasses import dataclass
 from typing import Literal
@@ -19,14 +21,16 @@ from torchdevice.virtual.library import ANY_DEVICE, DENY, FUNCTIONALITIES, NO_DE
 Support = Literal["all", "real"]
 DEVICES = {"mps": mps, "cuda": cuda, "xpu": xpu}
 MAX_COUNT = 64
-# Operators with a kernel of their own in native.cpp; see there.
+# Operators with a kernel of their own in native.cpp on every device, and on the GPU types.
 NATIVE = frozenset(
     {"empty.memory_format", "empty_strided", "copy_", "as_strided", "view", "_reshape_alias", "unfold"}
     | {"set_.source_Storage_storage_offset", "set_.source_Storage", "set_.source_Tensor", "set_"}
     | {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "record_stream"}
     | {"_fused_sdp_choice", "scaled_dot_product_attention", "_scaled_dot_product_attention_math_for_mps"}
     | {"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor"}
-    | {"_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor"}
+    | {"_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor", "batch_norm_stats", "batch_norm_elemt"}
+    | {"batch_norm_gather_stats_with_counts", "batch_norm_backward_reduce", "batch_norm_backward_elemt"}
+    | {f"{name}.{overload}" for name in ("mm", "bmm", "addmm", "baddbmm") for overload in ("dtype", "dtype_out")}
 )
 # Copies between devices: the only operators whose tensors may sit on both.
 CROSS_DEVICE = frozenset({"copy_", "_to_copy", "copy_sparse_to_sparse_", "_copy_from", "_copy_from_and_resize"})
@@ -68,13 +72,24 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
     selftest.run(device, count)
     if library.call("repair_autograd"):
         warnings.warn(
-            f"The virtual {device} device was installed after the first backward of this process; autograd's threads were "
-            "started a second time. Install it earlier to avoid this.",
+            f"The virtual {device} device was installed after the first backward of this process; autograd's threads "
+            "were started a second time. Install it earlier to avoid this.",
             TorchDeviceWarning,
             stacklevel=3,
         )
+    library.call("reset_counts")  # the self-test is not the program's
+    atexit.register(_let_autograd_finish, library)
     _installation = Installation(device, count, support, library)
     return _installation
+
+
+def _let_autograd_finish(library: Library) -> None:
+    """Autograd's device threads drop Python objects a moment after a backward returns.
+
+    An interpreter that ends in that moment aborts (with real devices too): they get the time.
+    """
+    if library.call("autograd_threads_run"):
+        time.sleep(0.05)
 
 
 def _check_request(device: str, count: int, support: str) -> None:
@@ -105,8 +120,8 @@ def _same_again(there: Installation, device: str, count: int, support: str) -> I
     raise AlreadyActive(
         explain_error(
             f"virtual.install({device!r}, count={count}, support={support!r})",
-            f"this process already has virtual.install({there.device!r}, count={there.count}, support={there.support!r}), "
-            "which stays for its life",
+            f"this process already has virtual.install({there.device!r}, count={there.count}, "
+            f"support={there.support!r}), which stays for its life",
             "use a process of its own for each virtual device.",
         )
     )
@@ -134,7 +149,7 @@ def _denied_dtypes(device: str) -> int:
 
 
 def _register(library: Library, device: str, support: Support) -> None:
-    """Our kernel for every operator that the physical backend has, and for every registration of the virtual type's own.
+    """Our kernel for every operator that the physical backend has, and for every one that the virtual type has itself.
 
     The latter matters on builds that contain real kernels for the type: each one must be unreachable.
     """
@@ -144,10 +159,12 @@ def _register(library: Library, device: str, support: Support) -> None:
     refusal = WARN | NO_DEVICE_CHECK if fallback_wanted else DENY
     denied_dtypes = matrix.denied_dtypes(key) if real else {}
     for number, functionality in enumerate(FUNCTIONALITIES):
-        names = set(_registrations(f"{functionality}CPU")) | set(_registrations(f"{functionality}{key}"))
+        own = _registrations(f"{functionality}{key}")
         whole = matrix.WHOLE.get(functionality, ())
-        names |= {f"aten::{name}" for name in whole}
-        supported = matrix.supported(f"{functionality}{key}")
+        if real and key == "MPS" and not functionality:
+            whole += tuple(name for name in matrix.MPS_EXTRA if torch._C._dispatch_has_kernel(f"aten::{name}"))
+        supported = matrix.supported(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
+        names = {*_registrations(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
         for name in sorted(names):
             space, _, short = name.partition("::")
             if space == "aten" and not functionality and short in NATIVE:
@@ -155,10 +172,19 @@ def _register(library: Library, device: str, support: Support) -> None:
             flags = 0 if matrix.needs_device_check(short) else NO_DEVICE_CHECK
             if short in CROSS_DEVICE or space != "aten":
                 flags |= ANY_DEVICE
-            if real and space == "aten" and short not in supported and short not in whole:
+            if real and space == "aten" and short not in whole and not _has(short, supported):
+                if matrix.decomposes(short):
+                    continue
                 flags = refusal
             library.call("register", name.encode(), number, flags, denied_dtypes.get(short, 0))
         library.call("fallback", number, refusal if real else NO_DEVICE_CHECK)
+    for short, mask in denied_dtypes.items():
+        if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{short}", "CompositeImplicitAutograd"):
+            library.call("guard_dtypes", short.encode(), mask)
+
+
+def _has(name: str, supported: frozenset[str]) -> bool:
+    return name in supported or matrix.delegates_to(name, supported)
 
 
 def _registrations(key: str) -> list[str]:

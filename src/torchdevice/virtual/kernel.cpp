@@ -1,14 +1,13 @@
 // The one boxed kernel behind (nearly) every operator of a virtual device: check devices, hand physical stand-ins to the
-// physical backend's kernel, relabel what comes back. Also here: counts, refusals, and the capture of calls for graphs.
+// physical backend's kernel, relabel what comes back. Also here: counts and refusals. Graphs are in graphs.cpp.
 #include "relabel.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/op_registration/adaption.h>
 
 #include <deque>
+#include <map>
 #include <mutex>
-#include <set>
-#include <unordered_map>
 
 namespace torchdevice {
 
@@ -18,65 +17,11 @@ namespace {
 struct Records {
   std::mutex mutex;
   std::deque<OpRecord> all;  // a deque: addresses stay
-  std::unordered_map<std::string, OpRecord*> by_name;
+  std::map<std::pair<std::string, DispatchKey>, OpRecord*> by_name;
 };
 Records& records() {
   static auto* r = new Records;
   return *r;
-}
-
-// ------------------------------------------------------------------------------------------------------------ graphs
-struct Noted {
-  c10::OperatorHandle op;
-  DispatchKeySet keys;
-  Stack arguments, results;
-};
-struct Saved {
-  Tensor tensor, before;
-};
-struct Graph {
-  std::vector<Noted> calls;
-  std::vector<Saved> saved;                // what pre-existing tensors held when the capture first wrote to them
-  std::set<const StorageImpl*> own;        // storages made during the capture
-};
-struct Graphs {
-  std::mutex mutex;
-  std::unordered_map<int64_t, Graph> all;
-  int64_t last = 0;
-  std::atomic<int64_t> open{0};
-};
-Graphs& graphs() {
-  static auto* g = new Graphs;
-  return *g;
-}
-thread_local bool replaying = false;
-
-template <class F>
-void each_tensor(const c10::IValue& v, F f) {
-  if (v.isTensor()) {
-    if (v.toTensor().defined()) f(v.toTensor());
-  } else if (v.isTensorList()) {
-    for (const Tensor& t : v.toTensorVector()) f(t);
-  }
-}
-
-const StorageImpl* storage_of(const Tensor& t) {
-  auto* impl = t.unsafeGetTensorImpl();
-  return impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
-}
-
-void note(const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  Graph& graph = g.all[g.open];
-  Noted noted{op, keys, std::move(arguments), Stack(stack.begin() + static_cast<long>(results_from), stack.end())};
-  for (const auto& r : noted.results)
-    each_tensor(r, [&](const Tensor& t) {
-      bool is_input = false;
-      for (const auto& a : noted.arguments) each_tensor(a, [&](const Tensor& in) { is_input |= in.is_alias_of(t); });
-      if (!is_input && storage_of(t)) graph.own.insert(storage_of(t));
-    });
-  graph.calls.push_back(std::move(noted));
 }
 
 // --------------------------------------------------------------------------------------------------------- refusals
@@ -97,12 +42,14 @@ void note(const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, c
 }
 
 void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t base, OpRecord* record) {
-  for (size_t i = base; i < stack.size(); i++)
+  std::optional<c10::ScalarType> first;  // the others are indices, masks, parameters
+  for (size_t i = base; i < stack.size() && !first; i++)
     each_tensor(stack[i], [&](const Tensor& t) {
-      if (((record->denied_dtypes >> static_cast<int>(t.scalar_type())) & 1) == 0) return;
-      record->denied++;
-      TORCH_CHECK(false, "'", op.schema().operator_name(), "' is not implemented for '", t.scalar_type(), "' on the MPS device.");
+      if (!first) first = t.scalar_type();
     });
+  if (!first || ((record->denied_dtypes >> static_cast<int>(*first)) & 1) == 0) return;
+  record->denied++;
+  TORCH_CHECK(false, "'", op.schema().operator_name(), "' is not implemented for '", *first, "' on the MPS device.");
 }
 
 void warn_fallback(const c10::OperatorHandle& op) {
@@ -159,6 +106,38 @@ void leave_value(Call& call, c10::IValue& v) {
   }
 }
 
+// The arguments that can hold a tensor or a device; in front of them the place of the generator.
+constexpr uint8_t kNone = 255;
+
+struct Plan {
+  const uint8_t *first, *last;
+  const uint8_t* begin() const { return first; }
+  const uint8_t* end() const { return last; }
+};
+
+Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
+  const auto* plan = record->plan.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!plan)) {
+    auto* made = new std::vector<uint8_t>{kNone};  // kept as long as its record: for ever
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); i++) {
+      const std::string type = arguments[i].type()->str();
+      if (type.find("Generator") != std::string::npos)
+        (*made)[0] = static_cast<uint8_t>(i);
+      else if (type.find("Tensor") != std::string::npos || type.find("Device") != std::string::npos || type == "t" ||
+               type.find("Any") != std::string::npos)
+        made->push_back(static_cast<uint8_t>(i));
+    }
+    if (record->plan.compare_exchange_strong(plan, made))
+      plan = made;
+    else
+      delete made;
+  }
+  return {plan->data() + 1, plan->data() + plan->size()};
+}
+
+uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::memory_order_relaxed)->front(); }
+
 [[noreturn]] void report_misfit(const c10::OperatorHandle& op, const Call& call) {
   const auto& schema = op.schema();
   std::string method = std::string("wrapper_") + c10::toString(config.key()) + "_" +
@@ -176,13 +155,23 @@ struct BoxedKernel final : c10::OperatorKernel {
   }
 };
 
+struct DtypeGuard final : c10::OperatorKernel {
+  OpRecord* record;
+  explicit DtypeGuard(OpRecord* r) : record(r) {}
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+    refuse_dtypes(op, *stack, stack->size() - op.schema().arguments().size(), record);
+    // The autograd key of a backend without kernel of its own is where a composite's code stands.
+    op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
+  }
+};
+
 // For operators that nobody registered by name: other libraries' operators, and those without a physical kernel.
 struct BoxedFallback final : c10::OperatorKernel {
   uint32_t flags;
   DispatchKey functionality;
   BoxedFallback(uint32_t f, DispatchKey d) : flags(f), functionality(d) {}
   void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), flags, 0), functionality);
+    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), flags, 0, functionality), functionality);
   }
 };
 
@@ -208,7 +197,7 @@ void run_boxed(
 
   Call call;
   call.keep_requires_grad = functionality == DispatchKey::SparseCsr;
-  for (size_t i = 0; i < n; i++) {
+  for (const uint8_t i : plan_of(op, record)) {
     c10::IValue& v = (*stack)[base + i];
     if (v.isTensor() || v.isList()) {
       v = enter_value(call, v, arguments[i], record->flags);
@@ -223,12 +212,10 @@ void run_boxed(
     }
   }
   if (C10_UNLIKELY(call.misfit.defined() && call.device)) report_misfit(op, call);
-  for (size_t i = 0; i < n; i++) {
-    c10::IValue& v = (*stack)[base + i];
-    if (v.isGenerator() || (v.isNone() && arguments[i].name() == "generator")) {
-      const Device device = call.device ? *call.device : Device(config.type, current_device());
-      v = physical_generator(v.isNone() ? std::nullopt : std::optional<at::Generator>(v.toGenerator()), device);
-    }
+  if (const uint8_t at = generator_of(record); C10_UNLIKELY(at != kNone)) {
+    c10::IValue& v = (*stack)[base + at];
+    const Device device = call.device ? *call.device : Device(config.type, current_device());
+    v = physical_generator(v.isNone() ? std::nullopt : std::optional<at::Generator>(v.toGenerator()), device);
   }
   {
     at::AutoDispatchBelowADInplaceOrView guard;
@@ -237,13 +224,13 @@ void run_boxed(
   call.settle();
   const size_t results_from = stack->size() - schema.returns().size();
   for (size_t i = results_from; i < stack->size(); i++) leave_value(call, (*stack)[i]);
-  if (noting) note(op, keys, std::move(before), *stack, results_from);
+  if (noting) capture_call(op, keys, std::move(before), *stack, results_from);
 }
 
-OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes) {
+OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes, DispatchKey functionality) {
   auto& r = records();
   std::lock_guard<std::mutex> lock(r.mutex);
-  auto& slot = r.by_name[name];
+  auto& slot = r.by_name[{name, functionality}];
   if (!slot) {
     r.all.emplace_back();
     slot = &r.all.back();
@@ -274,79 +261,12 @@ torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(record, functionality));
 }
 
+torch::CppFunction dtype_guard(OpRecord* record) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<DtypeGuard>(record));
+}
+
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedFallback>(flags, functionality));
-}
-
-bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && !replaying; }
-
-int64_t capture_begin() {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  TORCH_CHECK(!g.open, "CUDA error: a graph is being captured already");
-  g.all[++g.last];
-  g.open = g.last;
-  return g.last;
-}
-
-void capture_touch(const Tensor& written) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  Graph& graph = g.all[g.open];
-  const auto* storage = storage_of(written);
-  if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
-  for (const auto& s : graph.saved)
-    if (s.tensor.is_alias_of(written) && s.tensor.is_same(written)) return;
-  at::AutoDispatchBelowADInplaceOrView guard;
-  graph.saved.push_back({written, physical_alias(written).clone()});
-}
-
-void capture_copy(const Tensor& self, const Tensor& src) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
-  Stack arguments{self, src, false};
-  note(op, DispatchKeySet(config.key()), arguments, arguments, arguments.size());
-}
-
-// Work that is captured is not carried out on a real device: what it wrote to tensors from before is taken back.
-void capture_end(int64_t graph) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  g.open = 0;
-  at::AutoDispatchBelowADInplaceOrView guard;
-  auto& saved = g.all[graph].saved;
-  for (auto it = saved.rbegin(); it != saved.rend(); ++it) physical_alias(it->tensor).copy_(it->before);
-  saved.clear();
-}
-
-void capture_replay(int64_t graph) {
-  std::vector<Noted>* calls;
-  {
-    auto& g = graphs();
-    std::lock_guard<std::mutex> lock(g.mutex);
-    calls = &g.all.at(graph).calls;
-  }
-  replaying = true;
-  struct Reset {
-    ~Reset() { replaying = false; }
-  } reset;
-  at::AutoDispatchBelowADInplaceOrView guard;
-  for (auto& noted : *calls) {
-    Stack stack = noted.arguments;
-    noted.op.redispatchBoxed(noted.keys, &stack);
-    for (size_t i = 0; i < noted.results.size(); i++) {
-      std::vector<Tensor> into, from;
-      each_tensor(noted.results[i], [&](const Tensor& t) { into.push_back(t); });
-      each_tensor(stack[stack.size() - noted.results.size() + i], [&](const Tensor& t) { from.push_back(t); });
-      for (size_t k = 0; k < into.size(); k++)
-        if (!into[k].is_alias_of(from[k])) into[k].copy_(from[k]);
-    }
-  }
-}
-
-void capture_drop(int64_t graph) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  g.all.erase(graph);
 }
 
 }  // namespace torchdevice

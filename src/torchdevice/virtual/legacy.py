@@ -1,4 +1,4 @@
-"""`torch.cuda.FloatTensor` and its kin: in C they exist only when torch is compiled for CUDA. Classes of Python stand in."""
+"""`torch.cuda.FloatTensor` and its kin, which torch has in C only when built for CUDA: classes of Python stand in."""
 
 from __future__ import annotations
 

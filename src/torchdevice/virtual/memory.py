@@ -1,4 +1,4 @@
-"""Memory figures of the virtual devices in the shapes that torch.cuda and torch.xpu expect, and the environment's limit."""
+"""Memory figures of the virtual devices in the shapes that torch.cuda and torch.xpu expect, and their limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python side of virtual `mps`: what torch.mps and torch.backends.mps ask of torch._C. Storages are in storage.py."""
+"""The Python side of virtual `mps`: what torch.mps and torch.backends.mps ask of torch._C."""
 
 from __future__ import annotations
 

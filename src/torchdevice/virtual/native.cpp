@@ -170,7 +170,96 @@ void gru_cell(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   give(op, stack, (argument(op, *stack, "hx").toTensor() - fresh) * update + fresh, in.detach());
 }
 
-enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8 };
+// Without gradients the composite hands XPU tensors to a oneDNN stub; with gradients it decomposes.
+void lstm(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  bool differentiable = false;
+  for (size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); i++) {
+    const IValue& v = (*stack)[i];
+    if (v.isTensor()) differentiable |= v.toTensor().requires_grad();
+    if (v.isTensorList())
+      for (const Tensor& t : v.toTensorVector()) differentiable |= t.requires_grad();
+  }
+  if (differentiable && at::GradMode::is_enabled())
+    op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
+  else
+    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), 0, 0));
+}
+
+// mm(a, b, out_dtype) and its kin: the CPU has no kernel that accumulates into another dtype.
+void typed_product(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const auto dtype = argument(op, *stack, "out_dtype").toScalarType();
+  const auto& arguments = op.schema().arguments();
+  const size_t base = stack->size() - arguments.size();
+  Stack plain;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    if (arguments[i].name() == "out_dtype" || arguments[i].is_out()) continue;
+    const IValue& v = (*stack)[base + i];
+    plain.push_back(v.isTensor() ? IValue(v.toTensor().to(dtype)) : v);
+  }
+  Tensor result = call_op(op.schema().name().c_str(), std::move(plain))[0].toTensor();
+  const IValue out = argument(op, *stack, "out");
+  if (!out.isNone()) result = out.toTensor().resize_(result.sizes()).copy_(result);
+  give(op, stack, result);
+}
+
+// What SyncBatchNorm calls on GPUs. The channel is dimension 1; statistics are float32.
+std::vector<int64_t> all_but_channel(const Tensor& x) {
+  std::vector<int64_t> dims{0};
+  for (int64_t d = 2; d < x.dim(); d++) dims.push_back(d);
+  return dims;
+}
+Tensor per_channel(const Tensor& v, const Tensor& x) {
+  std::vector<int64_t> shape(x.dim(), 1);
+  shape[1] = v.numel();
+  return v.view(shape);
+}
+Tensor tensor(const OperatorHandle& op, Stack* stack, const char* name) {
+  const IValue v = argument(op, *stack, name);
+  return v.isNone() ? Tensor() : v.toTensor();
+}
+
+void batch_norm_stats(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const Tensor x = tensor(op, stack, "input").to(c10::kFloat);
+  const auto dims = all_but_channel(x);
+  const Tensor mean = x.mean(dims), var = (x - per_channel(mean, x)).square().mean(dims);
+  give(op, stack, mean, (var + argument(op, *stack, "eps").toDouble()).rsqrt());
+}
+void batch_norm_gather(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const double eps = argument(op, *stack, "eps").toDouble(), momentum = argument(op, *stack, "momentum").toDouble();
+  const Tensor means = tensor(op, stack, "mean"), counts = tensor(op, stack, "counts").to(means.scalar_type()).view({-1, 1});
+  const Tensor vars = tensor(op, stack, "invstd").square().reciprocal() - eps, total = counts.sum();
+  const Tensor mean = (means * counts).sum(0) / total;
+  const Tensor var = ((vars + (means - mean).square()) * counts).sum(0) / total;
+  Tensor running_mean = tensor(op, stack, "running_mean"), running_var = tensor(op, stack, "running_var");
+  if (running_mean.defined()) running_mean.mul_(1 - momentum).add_(mean * momentum);
+  if (running_var.defined()) running_var.mul_(1 - momentum).add_(var * (total / (total - 1)) * momentum);
+  give(op, stack, mean, (var + eps).rsqrt());
+}
+void batch_norm_elemt(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const Tensor x = tensor(op, stack, "input"), weight = tensor(op, stack, "weight"), bias = tensor(op, stack, "bias");
+  Tensor y = (x - per_channel(tensor(op, stack, "mean"), x)) * per_channel(tensor(op, stack, "invstd"), x);
+  if (weight.defined()) y = y * per_channel(weight, x);
+  if (bias.defined()) y = y + per_channel(bias, x);
+  give(op, stack, y.to(x.scalar_type()));
+}
+void batch_norm_backward_reduce(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const Tensor x = tensor(op, stack, "input"), dy = tensor(op, stack, "grad_out").to(c10::kFloat);
+  const auto dims = all_but_channel(x);
+  const Tensor sum = dy.sum(dims), product = (dy * (x - per_channel(tensor(op, stack, "mean"), x))).sum(dims);
+  give(op, stack, sum, product, product * tensor(op, stack, "invstd"), sum.clone());
+}
+void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const Tensor x = tensor(op, stack, "input"), weight = tensor(op, stack, "weight");
+  const Tensor total = tensor(op, stack, "count").sum(), invstd = per_channel(tensor(op, stack, "invstd"), x);
+  const Tensor centred = x - per_channel(tensor(op, stack, "mean"), x);
+  Tensor dx = tensor(op, stack, "grad_out") - per_channel(tensor(op, stack, "sum_dy"), x) / total -
+      centred * invstd.square() * per_channel(tensor(op, stack, "sum_dy_xmu"), x) / total;
+  dx = dx * invstd;
+  if (weight.defined()) dx = dx * per_channel(weight, x);
+  give(op, stack, dx.to(x.scalar_type()));
+}
+
+enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16 };
 struct Row {
   const char* name;
   Function function;
@@ -186,6 +275,20 @@ const Row kRows[] = {
     {"_log_softmax_backward_data", softmax_backward, kBackend},
     {"_thnn_fused_lstm_cell", lstm_cell, kBackend | kAutograd | kGpuOnly},
     {"_thnn_fused_gru_cell", gru_cell, kBackend | kAutograd | kGpuOnly},
+    {"mm.dtype", typed_product, kBackend | kGpuOnly},
+    {"mm.dtype_out", typed_product, kBackend | kGpuOnly},
+    {"bmm.dtype", typed_product, kBackend | kGpuOnly},
+    {"bmm.dtype_out", typed_product, kBackend | kGpuOnly},
+    {"addmm.dtype", typed_product, kBackend | kGpuOnly},
+    {"addmm.dtype_out", typed_product, kBackend | kGpuOnly},
+    {"baddbmm.dtype", typed_product, kBackend | kGpuOnly},
+    {"baddbmm.dtype_out", typed_product, kBackend | kGpuOnly},
+    {"batch_norm_stats", batch_norm_stats, kBackend | kGpuOnly},
+    {"batch_norm_gather_stats_with_counts", batch_norm_gather, kBackend | kGpuOnly},
+    {"batch_norm_elemt", batch_norm_elemt, kBackend | kGpuOnly},
+    {"batch_norm_backward_reduce", batch_norm_backward_reduce, kBackend | kGpuOnly},
+    {"batch_norm_backward_elemt", batch_norm_backward_elemt, kBackend | kGpuOnly},
+    {"lstm.input", lstm, kBackend | kAutograd | kXpuOnly},
     {"_use_cudnn_ctc_loss", answer_false, kBackend | kGpuOnly},
     {"_use_cudnn_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly},
     {"_use_miopen_ctc_loss", answer_false, kBackend | kGpuOnly},
@@ -221,7 +324,9 @@ void register_native_kernels() {
   m.impl("copy_", TORCH_FN(copy_));
   auto& autograd = library(c10::toRuntimePerBackendFunctionalityKey(DispatchKey::AutogradFunctionality, config.backend));
   for (const Row& row : kRows) {
-    if (((row.where & kMpsOnly) && !config.is_mps()) || ((row.where & kGpuOnly) && config.is_mps()) || !exists(row.name)) continue;
+    const bool wanted = (!(row.where & kMpsOnly) || config.is_mps()) && (!(row.where & kGpuOnly) || !config.is_mps()) &&
+        (!(row.where & kXpuOnly) || config.type == DeviceType::XPU);
+    if (!wanted || !exists(row.name)) continue;
     if (row.where & kBackend) m.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
     if (row.where & kAutograd)
       autograd.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));

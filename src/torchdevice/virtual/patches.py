@@ -40,9 +40,7 @@ def on_base(cls: type, base: type) -> type:
     body = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
     new = type(cls)(cls.__name__, (base,), body)
     for value in body.values():
-        inner = [value] if isinstance(value, FunctionType) else []
-        inner += [getattr(value, part, None) for part in ("__func__", "fget", "fset")]
-        for function in inner:
+        for function in (value, *(getattr(value, part, None) for part in ("__func__", "fget", "fset"))):
             if isinstance(function, FunctionType) and "__class__" in function.__code__.co_freevars:
                 assert function.__closure__ is not None
                 function.__closure__[function.__code__.co_freevars.index("__class__")].cell_contents = new

@@ -115,15 +115,16 @@ Tensor Call::stand_in(const Tensor& t) {
       pair.stand_in = dense_shell(t, twin(t.unsafeGetTensorImpl()->unsafe_storage()), config.physical_key());
     }
   } else if (t.layout() == c10::kSparse) {
-    pair.parts[0] = stand_in(coo(t)->indices());
-    pair.parts[1] = stand_in(coo(t)->values());
-    pair.stand_in = coo_shell(t, pair.parts[0], pair.parts[1], config.physical_key(DispatchKey::Sparse));
+    Parts parts{stand_in(coo(t)->indices()), stand_in(coo(t)->values())};
+    pair.stand_in = coo_shell(t, parts[0], parts[1], config.physical_key(DispatchKey::Sparse));
+    pair.parts = static_cast<int>(parts_.size());
+    parts_.push_back(std::move(parts));
   } else if (is_csr(t)) {
-    pair.parts[0] = stand_in(csr(t)->compressed_indices());
-    pair.parts[1] = stand_in(csr(t)->plain_indices());
-    pair.parts[2] = stand_in(csr(t)->values());
-    pair.stand_in =
-        csr_shell(t, pair.parts[0], pair.parts[1], pair.parts[2], config.physical_key(DispatchKey::SparseCsr));
+    Parts parts{
+        stand_in(csr(t)->compressed_indices()), stand_in(csr(t)->plain_indices()), stand_in(csr(t)->values())};
+    pair.stand_in = csr_shell(t, parts[0], parts[1], parts[2], config.physical_key(DispatchKey::SparseCsr));
+    pair.parts = static_cast<int>(parts_.size());
+    parts_.push_back(std::move(parts));
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "layout ", t.layout(), " is not supported on the virtual ", config.type, " device");
   }
@@ -193,32 +194,38 @@ Tensor Call::leave(const Tensor& t) {
   check_dtype(t.scalar_type());
   if (C10_UNLIKELY(t.is_nested())) return nested_shell(t, original_storage(storage), config.key(DispatchKey::NestedTensor));
   if (C10_UNLIKELY(t.is_quantized())) return quantized_shell(t, original_storage(storage), config.key(DispatchKey::Quantized));
-  return dense_shell(t, original_storage(storage), config.key());
+  auto* impl = t.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(t.use_count() > 1 || !impl->allow_tensor_metadata_change()))
+    return dense_shell(t, original_storage(storage), config.key());
+  // Nobody but the caller's stack holds it: the tensor itself becomes virtual.
+  impl->set_storage_keep_dtype(original_storage(storage));
+  impl->_change_backend_component_keys(impl->device());
+  return t;
 }
 
-void Call::settle_pair(Pair& pair) {
+void Call::settle_sparse(const Pair& pair) {
+  const Parts parts = parts_[pair.parts];
+  if (pair.original.layout() == c10::kSparse) {
+    auto *source = coo(pair.stand_in), *target = coo(pair.original);
+    const bool same = source->indices().is_same(parts[0]) && source->values().is_same(parts[1]);
+    if (same && source->coalesced() == target->coalesced() && source->sizes() == target->sizes()) return;
+    const Tensor indices = leave(source->indices()), values = leave(source->values());
+    target->raw_resize_(source->sparse_dim(), source->dense_dim(), source->sizes());
+    target->set_indices_and_values_unsafe(indices, values);
+    target->set_coalesced(source->coalesced());
+  } else {
+    auto *source = csr(pair.stand_in), *target = csr(pair.original);
+    const bool same = source->compressed_indices().is_same(parts[0]) && source->plain_indices().is_same(parts[1]) &&
+        source->values().is_same(parts[2]);
+    if (same && source->sizes() == target->sizes()) return;
+    target->set_member_tensors(
+        leave(source->compressed_indices()), leave(source->plain_indices()), leave(source->values()), source->sizes());
+  }
+}
+
+void Call::settle_dense(const Pair& pair) {
   auto* to = pair.original.unsafeGetTensorImpl();
   auto* from = pair.stand_in.unsafeGetTensorImpl();
-  if (C10_UNLIKELY(pair.parts[0].defined())) {
-    if (pair.original.layout() == c10::kSparse) {
-      auto *source = coo(pair.stand_in), *target = coo(pair.original);
-      const bool same = source->indices().is_same(pair.parts[0]) && source->values().is_same(pair.parts[1]);
-      if (!same || source->coalesced() != target->coalesced() || source->sizes() != target->sizes()) {
-        const Tensor indices = leave(source->indices()), values = leave(source->values());
-        target->raw_resize_(source->sparse_dim(), source->dense_dim(), source->sizes());
-        target->set_indices_and_values_unsafe(indices, values);
-        target->set_coalesced(source->coalesced());
-      }
-    } else {
-      auto *source = csr(pair.stand_in), *target = csr(pair.original);
-      const bool same = source->compressed_indices().is_same(pair.parts[0]) &&
-          source->plain_indices().is_same(pair.parts[1]) && source->values().is_same(pair.parts[2]);
-      if (!same || source->sizes() != target->sizes())
-        target->set_member_tensors(leave(source->compressed_indices()), leave(source->plain_indices()),
-                                   leave(source->values()), source->sizes());
-    }
-    return;
-  }
   if (C10_UNLIKELY(pair.original.is_nested())) return;
   if (C10_UNLIKELY(pair.original.is_quantized()))
     static_cast<at::QTensorImpl*>(to)->set_quantizer_(static_cast<at::QTensorImpl*>(from)->quantizer());
@@ -244,7 +251,12 @@ void Call::settle() {
     }
     if (C10_UNLIKELY(twin->nbytes() != s.original->nbytes())) s.original->set_nbytes(twin->nbytes());
   }
-  for (auto& p : pairs_) settle_pair(p);
+  for (const Pair& pair : pairs_) {
+    if (C10_UNLIKELY(pair.parts >= 0))
+      settle_sparse(pair);
+    else
+      settle_dense(pair);
+  }
 }
 
 }  // namespace torchdevice

@@ -5,7 +5,9 @@
 
 #include <c10/util/SmallVector.h>
 
+#include <array>
 #include <optional>
+#include <vector>
 
 namespace torchdevice {
 
@@ -27,8 +29,9 @@ class Call {
  private:
   struct Pair {
     Tensor original, stand_in;
-    Tensor parts[3];  // of a sparse stand-in, as they were made
+    int parts = -1;  // of a sparse stand-in: where in `parts_` its members stand
   };
+  using Parts = std::array<Tensor, 3>;
   struct StoragePair {
     StorageImpl* original;
     c10::intrusive_ptr<StorageImpl> twin;
@@ -36,14 +39,25 @@ class Call {
   Tensor stand_in(const Tensor& t);
   c10::Storage twin(const c10::Storage& storage);
   c10::Storage original_storage(const c10::Storage& physical);
-  void settle_pair(Pair& pair);
+  void settle_sparse(const Pair& pair);
+  void settle_dense(const Pair& pair);
 
   c10::SmallVector<StoragePair, 6> storages_;
   c10::SmallVector<Pair, 6> pairs_;
+  std::vector<Parts> parts_;  // members of sparse stand-ins, as they were made
   c10::SmallVector<StorageImpl*, 4> foreign_;       // storages of physical tensors that belong to the caller
   c10::SmallVector<c10::TensorImpl*, 4> foreign_tensors_;
   c10::SmallVector<std::pair<StorageImpl*, c10::Storage>, 2> adopted_;  // physical storages that live on elsewhere
 };
+
+template <class F>
+void each_tensor(const c10::IValue& v, F f) {
+  if (v.isTensor()) {
+    if (v.toTensor().defined()) f(v.toTensor());
+  } else if (v.isTensorList()) {
+    for (const Tensor& t : v.toTensorVector()) f(t);
+  }
+}
 
 // A physical tensor over the same bytes, for kernels that handle one dense tensor.
 Tensor physical_alias(const Tensor& t);

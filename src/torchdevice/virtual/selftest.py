@@ -22,7 +22,7 @@ def run(device: str, count: int) -> None:
             explain_error(
                 f"The virtual {device} device was loaded into torch {torch.__version__}",
                 f"its self-test failed: {error}",
-                "delete the cached library with `torchdevice virtual clean`; if that does not help, this torch version is "
-                "not supported.",
+                "delete the cached library with `torchdevice virtual clean`; if that does not help, this torch version "
+                "is not supported.",
             )
         ) from error

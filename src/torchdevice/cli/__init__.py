@@ -1,0 +1,70 @@
+"""The command `torchdevice`: finds the command that is meant and hands over to its file. Imports no torch.
+
+A command is a row in `COMMANDS` and a module beside this file with two functions: `parser()` and `main(options)`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from torchdevice import __version__
+from torchdevice.cli.parsing import usage_error
+
+COMMANDS = {
+    "run": "run a program with translation active, in it and in its children",
+    "explain": "what a request for a device becomes here, or on another machine, and why",
+    "doctor": "check this installation; every problem comes with its fix",
+    "scan": "find what binds a source tree to CUDA, without running it",
+    "virtual": "build, show or remove the library behind virtual devices",
+    "env": "facts to paste into a bug report",
+}
+
+HELP = """usage: torchdevice COMMAND …
+       torchdevice SCRIPT …            the same as `torchdevice run SCRIPT …`
+
+Runs PyTorch code written for one accelerator on the one that is there, unedited.
+
+{commands}
+
+`torchdevice COMMAND --help` tells more; `torchdevice --version` the version.
+
+examples:
+  torchdevice run train.py --epochs 3
+  torchdevice explain cuda:1 --host mps
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status. `run` does not return where the platform can replace a process."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # arrows and check marks must not end a command on an old console
+            stream.reconfigure(errors="replace")
+    if not words or words[0] in ("-h", "--help"):
+        listed = "\n".join(f"  {name:<9}{about}" for name, about in COMMANDS.items())
+        (sys.stdout if words else sys.stderr).write(HELP.format(commands=listed))
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        print(f"torchdevice {__version__}")
+        return 0
+    name = words[0]
+    if name in COMMANDS:
+        words = words[1:]
+    elif _is_program(name):
+        name = "run"
+    else:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        usage_error("torchdevice", f"no command or script {name!r}" + (f", did you mean {close[0]}?" if close else ""))
+    module = importlib.import_module(f"torchdevice.cli.{name}")
+    status: int = module.main(words)
+    return status
+
+
+def _is_program(word: str) -> bool:
+    """`torchdevice x` without `run`: options, files, and what looks like one (Python says if it is missing)."""
+    return word.startswith("-") or word.endswith(".py") or os.path.exists(word)

@@ -1,0 +1,32 @@
+"""What all commands share on their command lines: help that ends in examples, mistakes that cost one line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+
+def usage_error(program: str, message: str) -> NoReturn:
+    """One line on stderr, exit status 2."""
+    sys.stderr.write(f"{program}: {message} (see {program} --help)\n")
+    raise SystemExit(2)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our form of help and of errors."""
+
+    def __init__(self, command: str, about: str, examples: Sequence[str], **options: Any) -> None:
+        super().__init__(
+            prog=f"torchdevice {command}",
+            description=about,
+            epilog="\n".join(["examples:", *(f"  {example}" for example in examples)]),
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=100),
+            allow_abbrev=False,
+            **options,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Instead of argparse's usage and message."""
+        usage_error(self.prog, message)

@@ -1,0 +1,116 @@
+"""`torchdevice run`: becomes Python itself, with an environment in which `import torch` activates us.
+
+Nothing of ours runs between the interpreter and the program, so everything about it is Python's own. What happens
+inside the program's process is `autoload` and `supervised`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+
+from torchdevice.cli.parsing import Parser
+from torchdevice.config import POLICIES
+from torchdevice.errors import ConfigError
+from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destination, parse
+from torchdevice.reporting.spool import RUN, new_folder
+
+_VALUED = ("--target", "--policy", "--virtual")
+_LEVELS = {1: "INFO", 2: "DEBUG"}
+
+
+def parser() -> Parser:
+    """Options come before the program; everything after it belongs to the program."""
+    parser = Parser(
+        "run",
+        "Run a program unedited, with requests for devices translated in it and in its children.\n"
+        "Ends with one line on stderr; stdout, arguments and exit status are the program's.",
+        ["torchdevice run train.py --epochs 3", "torchdevice run --virtual cuda:2 --report html:out.html -m my.train"],
+        usage="torchdevice run [options] (SCRIPT | -m MODULE | -c CODE | -) [arguments…]",
+    )
+    parser.add_argument("--target", metavar="TYPE", help="device type to compute on (default: the accelerator here)")
+    parser.add_argument("--policy", choices=POLICIES, help="which requests are redirected (default: accelerate)")
+    parser.add_argument(
+        "--virtual", metavar="DEV[:n][:real]", help="give the program n devices of a type that this machine lacks"
+    )
+    parser.add_argument(
+        "--report", metavar="FORM", action="append", help="what was changed: text, json:PATH or html:PATH; repeatable"
+    )
+    parser.add_argument("-v", action="count", default=0, help="log each redirected place once (-vv: more)")
+    parser.add_argument("-q", action="store_true", help="no line at the end")
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    """Start the program. Returns only where a process cannot be replaced, or on `--help`."""
+    ours, program = split(words)
+    parsing = parser()
+    options = parsing.parse_args(ours)
+    if not program:
+        parsing.error("no program given: a script, -m MODULE, -c CODE or -")
+    if len(program) == 1 and program[0] in ("-m", "-c"):
+        parsing.error(f"{program[0]} needs an argument")
+    try:
+        environment = os.environ | settings(options)
+    except ConfigError as error:
+        parsing.error(str(error).replace("\n", " "))
+    if not any(point.value.startswith("torchdevice.") for point in entry_points(group="torch.backends")):
+        parsing.error("torchdevice is importable but not installed, so programs cannot find it; pip install it")
+    command = [sys.executable, *interpreter_flags(sys.orig_argv, sys.argv), *program]
+    if os.name == "posix":
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(sys.executable, command, environment)
+    return subprocess.call(command, env=environment)
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our options, and the program with its arguments."""
+    ours: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m", "-c"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        if word == "--report":  # its value may be left out
+            word = f"--report={rest.pop(0) if rest and is_destination(rest[0]) else TEXT}"
+        ours.append(word)
+        if word in _VALUED and rest:
+            ours.append(rest.pop(0))
+    return ours, rest
+
+
+def interpreter_flags(whole: Sequence[str], words: Sequence[str]) -> list[str]:
+    """What stands between `python` and us in `python -X dev -m torchdevice …`: it is meant for the program."""
+    flags = list(whole[1 : len(whole) - len(words)])
+    if flags and flags[-1].startswith("-") and flags[-1].endswith("m"):  # -m, or -um for -u -m
+        last = flags.pop()[:-1]
+        flags += [last] if last != "-" else []
+    return flags
+
+
+def settings(options: argparse.Namespace) -> dict[str, str]:
+    """The variables that carry the options into the program and its children."""
+    given = {
+        "TORCHDEVICE": "1",
+        "TORCHDEVICE_TARGET": options.target,
+        "TORCHDEVICE_POLICY": options.policy,
+        "TORCHDEVICE_VIRTUAL": options.virtual,
+        "TORCHDEVICE_LOG_LEVEL": _LEVELS.get(min(options.v, 2)),
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",  # torch's own switch for entry points such as ours
+        RUN: new_folder(),
+        REPORT: _destinations(options),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _destinations(options: argparse.Namespace) -> str:
+    destinations = parse(",".join(options.report or ()))
+    for destination in destinations:
+        if destination.path and not os.path.isdir(os.path.dirname(destination.path)):
+            raise ConfigError(f"there is no folder for the report {destination.path}")
+    return ",".join([*map(str, destinations), *([] if options.q else [SUMMARY])])

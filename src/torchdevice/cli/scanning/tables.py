@@ -1,0 +1,140 @@
+"""What is known about a construct: the runtime's own rows first, then what no row can help with.
+
+Nothing here decides what translation does: `patching.points` does, and this file only looks it up.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torchdevice.compat import device_types
+from torchdevice.patching.points import MODULE, TENSOR, all_points
+from torchdevice.policy.hosts import is_accelerator
+
+HANDLED, SIMULATED, CHANGED, UNSUPPORTED = "handled", "simulated", "changed", "unsupported"
+TITLES = {
+    HANDLED: "Handled by translation",
+    SIMULATED: "Simulated",
+    CHANGED: "Works, but may mean something else",
+    UNSUPPORTED: "Cannot work without CUDA",
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is said about a construct."""
+
+    group: str
+    note: str
+
+
+# Packages that compute by CUDA itself. The runtime has no row for them because there is nothing to redirect.
+PACKAGES = {
+    "triton": "kernels for CUDA; write the operation in torch, or keep a torch path beside it",
+    "flash_attn": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
+    "xformers": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
+    "bitsandbytes": "CUDA kernels; load the model without 4/8-bit quantisation",
+    "apex": "CUDA kernels; torch.amp and torch.optim replace it",
+    "transformer_engine": "CUDA kernels of NVIDIA",
+    "tensorrt": "NVIDIA's runtime",
+    "torch_tensorrt": "NVIDIA's runtime",
+    "pynvml": "reads NVIDIA's driver; torch.accelerator has memory figures",
+    "py3nvml": "reads NVIDIA's driver; torch.accelerator has memory figures",
+    "cupy": "arrays on CUDA; use torch or NumPy",
+    "pycuda": "CUDA's driver API",
+    "numba.cuda": "kernels for CUDA",
+    "cudf": "RAPIDS needs CUDA",
+    "cuml": "RAPIDS needs CUDA",
+    "nvidia.dali": "NVIDIA's data loader; use torch.utils.data",
+}
+
+CALLS = {
+    "torch.utils.cpp_extension.CUDAExtension": "compiled by nvcc; only a CppExtension can be built here",
+}
+
+COMMANDS = {"nvidia-smi": "NVIDIA's tool; `torchdevice doctor` shows what is here", "nvcc": "NVIDIA's compiler"}
+
+# Works, with another meaning on some target.
+DTYPES = {
+    "torch.float64": "MPS has no float64: it becomes float32 there",
+    "torch.double": "MPS has no float64: it becomes float32 there",
+    "torch.complex128": "MPS has no complex128: it becomes complex64 there",
+    "torch.cdouble": "MPS has no complex128: it becomes complex64 there",
+}
+DOUBLE = "MPS has no float64: it becomes float32 there"
+TYPE_CHECK = "tensors tell the truth: the type is that of the device that is here"
+GUARDED = "optional: the import is guarded, so the program has another way"
+
+NCCL = "torch.distributed.init_process_group"
+PATTERN_OF_DEVICE = r"(?:{types})(?::\d*)?"
+
+
+class Tables:
+    """The runtime's tables for the installed torch, ready for look-ups by the name that user code writes."""
+
+    def __init__(self) -> None:
+        points = list(all_points())
+        self._paths = {point.path for point in points}
+        self._by_identity = {id(found) for point in points if (found := _owner_or_self(point.path)) is not None}
+        self.accelerators = frozenset(kind for kind in device_types() if is_accelerator(kind))
+        methods = {point.path.rpartition(".")[2] for point in points if point.path.startswith((TENSOR, MODULE))}
+        self.movers = self.accelerators & methods
+        self.taking_device = frozenset(methods - self.accelerators)
+        types = "|".join(sorted(self.accelerators))
+        self._device = re.compile(PATTERN_OF_DEVICE.format(types=types))
+
+    def is_device(self, value: object) -> bool:
+        """Whether a constant names an accelerator, as torch would read it."""
+        return isinstance(value, str) and self._device.fullmatch(value) is not None
+
+    def is_point(self, path: str) -> bool:
+        """Whether the runtime has a row for the object that user code calls by this path."""
+        if path in self._paths:
+            return True
+        found = _resolved(path)
+        return found is not None and id(found) in self._by_identity
+
+    def of_namespace(self, path: str) -> Known | None:
+        """What becomes of a name in `torch.cuda` and its like; None for names that are in no such namespace."""
+        root, _, rest = path.partition(".")
+        space, _, name = rest.partition(".")
+        if root != "torch" or space not in self.accelerators or not name:
+            return None
+        if self.is_point(path):
+            return Known(HANDLED, "a row of the translation")
+        return Known(UNSUPPORTED, f"translation has no answer for {path} yet")
+
+    def nccl(self) -> Known:
+        """The NCCL backend: translated if the runtime has a row for process groups."""
+        if self.is_point(NCCL):
+            return Known(HANDLED, "the target's own backend is used")
+        return Known(UNSUPPORTED, "NCCL needs CUDA; use gloo where there is none")
+
+
+def package(name: str) -> tuple[str, str] | None:
+    """The row of `PACKAGES` that an imported module falls under, and what it says."""
+    for known, note in PACKAGES.items():
+        if name == known or name.startswith(f"{known}."):
+            return known, note
+    return None
+
+
+@functools.cache
+def _resolved(path: str) -> Any:
+    """The object of torch at a path, if there is one. Looks into what is loaded; no code of torch's runs for it."""
+    root, *names = path.split(".")
+    found: Any = torch if root == "torch" else None
+    for name in names:
+        found = inspect.getattr_static(found, name, None)
+    return found
+
+
+def _owner_or_self(path: str) -> Any:
+    owner, _, name = path.rpartition(".")
+    return _resolved(owner if name in ("__init__", "__new__") else path)

@@ -1,0 +1,42 @@
+"""`torchdevice virtual`: build, show and remove the library behind virtual devices. The work is `virtual.build`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchdevice.cli.parsing import Parser
+from torchdevice.errors import VirtualDeviceUnavailable
+
+
+def parser() -> Parser:
+    """One word says what to do."""
+    parser = Parser(
+        "virtual",
+        "Virtual devices need a small C++ library, built once for each torch: on first use, or here.",
+        ["torchdevice virtual build", "torchdevice virtual info"],
+    )
+    parser.add_argument("action", choices=("build", "info", "clean"), help="build it, show it, or remove all builds")
+    parser.add_argument("--force", action="store_true", help="build: also if it is there already")
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    """Do it and say what was done."""
+    parsing = parser()
+    options = parsing.parse_args(words)
+    if options.force and options.action != "build":
+        parsing.error("--force goes with build")
+    from torchdevice.virtual import build, info
+
+    if options.action == "info":
+        for name, value in info().items():
+            print(f"{name:<17} {', '.join(value) if isinstance(value, list) else value}")
+    elif options.action == "clean":
+        removed = build.clean()
+        print("\n".join(f"removed {path}" for path in removed) or "nothing to remove")
+    else:
+        try:
+            print(build.build(force=options.force))
+        except VirtualDeviceUnavailable as error:
+            raise SystemExit(f"torchdevice: {error}") from None
+    return 0

@@ -1,0 +1,83 @@
+"""Where a report goes: `text`, `json:PATH`, `html:PATH`, several with commas; and writing it there."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torchdevice.errors import ConfigError, explain_error
+from torchdevice.reporting import html, json, text
+from torchdevice.reporting.collect import Context, Report
+
+REPORT = "TORCHDEVICE_REPORT"  # the variable that says where; empty: nowhere
+SUMMARY = "summary"
+TEXT = "text"
+FILES: dict[str, Callable[[Report, Context], str]] = {"json": json.render, "html": html.render}
+
+# A comma separates destinations only where one begins, so that paths may have commas.
+_BETWEEN = re.compile(rf",(?=(?:{SUMMARY}|{TEXT}|(?:{'|'.join(FILES)}):))")
+
+
+@dataclass(frozen=True)
+class Destination:
+    """One place for a report. `path` is empty for what goes to stderr."""
+
+    form: str
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.form}:{self.path}" if self.path else self.form
+
+
+def is_destination(word: str) -> bool:
+    """Whether a word of a command line says where a report goes (and is not a script)."""
+    form, colon, path = word.partition(":")
+    return word == TEXT or (form in FILES and bool(colon) and bool(path))
+
+
+def parse(wanted: str) -> tuple[Destination, ...]:
+    """Read `text,html:report.html`; paths become absolute, since programs change their folder."""
+    found = []
+    for word in filter(None, _BETWEEN.split(wanted.strip())):
+        form, _, path = word.partition(":")
+        if word in (TEXT, SUMMARY):
+            found.append(Destination(word))
+        elif is_destination(word):
+            found.append(Destination(form, os.path.abspath(os.path.expanduser(path))))
+        else:
+            raise ConfigError(
+                explain_error(
+                    f"a report as {word!r} was asked for", "there is no such form", "use text, json:PATH or html:PATH"
+                )
+            )
+    return tuple(found)
+
+
+def write(report: Report, context: Context, destinations: tuple[Destination, ...]) -> None:
+    """Write to each destination. What cannot be written costs a line on stderr, never an exception at exit."""
+    forms = {destination.form for destination in destinations}
+    written = [
+        destination.path for destination in destinations if destination.path and _file(report, context, destination)
+    ]
+    if TEXT in forms:
+        text.write(report, context, sys.stderr)
+    if SUMMARY in forms:
+        # The text ends in the summary already.
+        parts = [] if TEXT in forms else [report.summary()]
+        parts += [f"report in {', '.join(written)}"] * bool(written)
+        hint = " (torchdevice run --report …)" if len(forms) == 1 and report.rows else ""
+        if parts:
+            sys.stderr.write(f"{' · '.join(parts)}{hint}\n")
+
+
+def _file(report: Report, context: Context, destination: Destination) -> bool:
+    try:
+        with open(destination.path, "w", encoding="utf-8") as file:
+            file.write(FILES[destination.form](report, context))
+    except OSError as error:
+        sys.stderr.write(f"torchdevice: no report in {destination.path}: {error.strerror}\n")
+        return False
+    return True

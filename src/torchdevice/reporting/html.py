@@ -1,0 +1,67 @@
+"""The report for a browser: one file with everything in it, made from `report.html.jinja`. Reads the source lines."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+from dataclasses import dataclass
+from importlib.resources import files
+
+from torchdevice.reporting.collect import Context, Place, Report
+from torchdevice.reporting.rewrites import PRELUDE, suggestion
+
+TEMPLATE = "report.html.jinja"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of user code with all that happened there."""
+
+    file: str
+    number: int
+    source: str
+    suggested: str | None
+    calls: int
+    places: tuple[Place, ...]
+
+
+def render(report: Report, context: Context) -> str:
+    """The report as text of an HTML file."""
+    return _fill(TEMPLATE, report, context)
+
+
+def fragment(report: Report) -> str:
+    """The table of lines alone, for a notebook."""
+    return _fill("table.html.jinja", report, Context())
+
+
+def lines(report: Report) -> list[Line]:
+    """The places of a report by line of user code, with its source and a suggestion."""
+    found = []
+    for site, members in itertools.groupby(report.by_place, key=lambda place: place.site):
+        places = tuple(members)
+        source = linecache.getline(site.file, site.line).strip()
+        suggested = suggestion(source, places[0].asked) if source else None
+        calls = sum(place.calls for place in places)
+        found.append(Line(site.file, site.line, source, suggested, calls, places))
+    return found
+
+
+def _fill(template: str, report: Report, context: Context) -> str:
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
+    folder = files("torchdevice.reporting")
+    templates = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in (TEMPLATE, "table.html.jinja")}
+    environment = Environment(
+        loader=DictLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found = lines(report)
+    return environment.get_template(template).render(
+        report=report,
+        context=context,
+        lines=found,
+        most=max((line.calls for line in found), default=1),
+        prelude=PRELUDE,
+        basename=os.path.basename,
+    )

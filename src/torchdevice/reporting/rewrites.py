@@ -1,0 +1,64 @@
+"""How a line of user code would read if it named no device: one row a pattern. Suggestions only; nothing is edited."""
+
+from __future__ import annotations
+
+import re
+
+HERE = 'torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")'
+PRELUDE = f"device = {HERE}"
+DEFAULT = "torch.set_default_device(device)"
+
+_TYPE = r"(?:cuda|mps|xpu|hpu|npu|mlu|musa|mtia)"
+_QUOTED = rf"(?:(['\"]){_TYPE}(?::[^'\"]*)?\1)"
+
+# Names of torch.cuda (torch.xpu, torch.mps) for which torch.accelerator has one with the same meaning.
+_ACCELERATOR_NAMES = {
+    "is_available": "is_available",
+    "device_count": "device_count",
+    "current_device": "current_device_index",
+    "set_device": "set_device_index",
+    "synchronize": "synchronize",
+    "current_stream": "current_stream",
+    "set_stream": "set_stream",
+    "empty_cache": "empty_cache",
+    "memory_stats": "memory_stats",
+    "memory_allocated": "memory_allocated",
+    "max_memory_allocated": "max_memory_allocated",
+    "memory_reserved": "memory_reserved",
+    "max_memory_reserved": "max_memory_reserved",
+    "reset_peak_memory_stats": "reset_peak_memory_stats",
+}
+
+_ROWS: tuple[tuple[str, str], ...] = (
+    (rf"(?<==)\s*torch\.device\(\s*{_QUOTED}\s*\)$", f" {HERE}"),
+    (rf"torch\.device\(\s*{_QUOTED}\s*\)", "device"),
+    (rf"\bdevice\s*=\s*{_QUOTED}", "device=device"),
+    (rf"\bmap_location\s*=\s*{_QUOTED}", "map_location=device"),
+    (rf"\.to\(\s*{_QUOTED}", ".to(device"),
+    (rf"\.{_TYPE}\(\s*\)", ".to(device)"),
+    (rf"\.{_TYPE}\(\s*(non_blocking\s*=\s*\w+)\s*\)", r".to(device, \1)"),
+    (rf"(?<!torch)\.{_TYPE}\((?:[\w.\[\]]+)\)", ".to(device)"),
+    (rf"torch\.{_TYPE}\.amp\.autocast\(\s*\)", "torch.autocast(device.type)"),
+    (rf"torch\.{_TYPE}\.amp\.autocast\(", "torch.autocast(device.type, "),
+    (rf"torch\.autocast\(\s*(device_type\s*=\s*)?{_QUOTED.replace('1', '2')}", r"torch.autocast(\1device.type"),
+    (rf"torch\.{_TYPE}\.amp\.GradScaler\(\s*\)", "torch.amp.GradScaler(device.type)"),
+    (rf"torch\.{_TYPE}\.amp\.GradScaler\(", "torch.amp.GradScaler(device.type, "),
+    (
+        r"init_process_group\(\s*(backend\s*=\s*)?(['\"])nccl\2",
+        r"init_process_group(\1torch.distributed.get_default_backend_for_device(device)",
+    ),
+    (rf"torch\.{_TYPE}\.manual_seed(?:_all)?\(", "torch.manual_seed("),
+    *((rf"torch\.{_TYPE}\.{old}\b", f"torch.accelerator.{new}") for old, new in _ACCELERATOR_NAMES.items()),
+    (rf"torch\.Generator\(\s*{_QUOTED}", "torch.Generator(device"),
+)
+REWRITES = tuple((re.compile(pattern), replacement) for pattern, replacement in _ROWS)
+
+
+def suggestion(line: str, asked: str) -> str | None:
+    """The line without its device type; where it has none (`torch.zeros(2)`), the one line that says it for all."""
+    rewritten = line.strip()
+    for pattern, replacement in REWRITES:
+        rewritten = pattern.sub(replacement, rewritten)
+    if rewritten != line.strip():
+        return rewritten
+    return DEFAULT if asked == "none given" else None

@@ -1,0 +1,177 @@
+"""`torchdevice scan`: what is found, in which group, and which files are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import write
+from torchdevice.cli import main
+from torchdevice.cli.scan import as_data, scan, verdict
+from torchdevice.cli.scanning.files import Source, walk
+from torchdevice.cli.scanning.tables import Tables
+from torchdevice.cli.scanning.visitor import Finding, findings
+from torchdevice.patching.points import all_points
+
+IMPORTS = "import torch\nimport torch.nn as nn\nfrom torch import cuda\n"
+
+
+@pytest.fixture(scope="module")
+def known() -> Tables:
+    return Tables()
+
+
+def found(text: str, known: Tables) -> list[Finding]:
+    offset = IMPORTS.count("\n")
+    return [each for each in findings(Source("x.py", IMPORTS + text), known, {}) if each.line > offset]
+
+
+CONSTRUCTS = [
+    ("x.cuda()", ".cuda()", "handled"),
+    ("x.cuda(0, non_blocking=True)", ".cuda()", "handled"),
+    ("x.to('cuda:1')", '.to("cuda:1")', "handled"),
+    ("x.to(device='cuda')", '.to("cuda")', "handled"),
+    ("torch.zeros(2, device='cuda')", 'torch.zeros("cuda")', "handled"),
+    ("torch.device('cuda' if flag else 'cpu')", 'torch.device("cuda")', "handled"),
+    ("torch.zeros(2, device=f'cuda:{rank}')", 'torch.zeros(f"cuda:{rank}")', "handled"),
+    ("torch.autocast('cuda')", 'torch.autocast("cuda")', "handled"),
+    ("torch.amp.GradScaler(device='cuda')", 'torch.amp.GradScaler("cuda")', "handled"),
+    ("torch.load('model_cuda.pt')", "torch.load without map_location", "handled"),
+    ("torch.load('m.pt', map_location='cuda:0')", 'torch.load("cuda:0")', "handled"),
+    ("torch.cuda.FloatTensor(3)", "torch.cuda.FloatTensor", "handled"),
+    ("pipeline(task, device='cuda')", 'the string "cuda"', "handled"),
+    ("parser.add_argument('--device', default='xpu')", 'the string "xpu"', "handled"),
+    ("if x.device.type == 'cuda': pass", 'comparison with "cuda"', "changed"),
+    ("x.is_cuda", ".is_cuda", "changed"),
+    ("x.double()", ".double()", "changed"),
+    ("x.to(torch.float64)", "torch.float64", "changed"),
+    ("import triton", "import triton", "unsupported"),
+    ("from flash_attn.layers import rotary", "import flash_attn", "unsupported"),
+    ("from numba import cuda as gpu", "import numba.cuda", "unsupported"),
+    ("subprocess.run(['nvidia-smi', '-L'])", "nvidia-smi", "unsupported"),
+    ("os.system('nvidia-smi -L')", "nvidia-smi", "unsupported"),
+    (
+        "from torch.utils import cpp_extension\ncpp_extension.load(name='x', sources=['x.cpp', 'k.cu'])",
+        "torch.utils.cpp_extension.load",
+        "unsupported",
+    ),
+    (
+        "from torch.utils.cpp_extension import CUDAExtension\nCUDAExtension('x', [])",
+        "torch.utils.cpp_extension.CUDAExtension",
+        "unsupported",
+    ),
+    ("try:\n    import triton\nexcept ImportError:\n    triton = None", "import triton", "changed"),
+]
+
+
+@pytest.mark.parametrize(("code", "construct", "group"), CONSTRUCTS, ids=[row[0] for row in CONSTRUCTS])
+def test_constructs(code: str, construct: str, group: str, known: Tables) -> None:
+    assert [(each.construct, each.group) for each in found(code, known)] == [(construct, group)]
+
+
+NOTHING = [
+    "'the cuda in a sentence'",
+    '"""cuda"""',
+    "print('cudagraph')",
+    "torch.load('cuda/model.pt', map_location='cpu')",
+    "torch.zeros(2)",
+    "x.to(torch.float32)",
+    "from . import triton",
+    "from .flash_attn import something",
+    "torch.zeros(2, device='meta')",
+]
+
+
+@pytest.mark.parametrize("code", NOTHING)
+def test_what_binds_nothing_is_not_told(code: str, known: Tables) -> None:
+    assert found(code, known) == []
+
+
+def test_the_tables_are_the_runtimes(known: Tables) -> None:
+    """Every row of the runtime is known by the path that it has there; nothing is copied."""
+    assert [point.path for point in all_points() if not known.is_point(point.path)] == []
+    assert known.movers >= {"cuda", "xpu"}
+
+
+def test_a_name_of_torch_cuda_is_judged_by_the_rows(monkeypatch: pytest.MonkeyPatch, known: Tables) -> None:
+    """Through every way of writing it; and it changes group when the runtime gets a row."""
+    ways = ["torch.cuda.synchronize()", "cuda.synchronize()", "from torch.cuda import synchronize"]
+    groups = [[each.group for each in found(way, known) if each.construct == "torch.cuda.synchronize"] for way in ways]
+    assert groups == [[known.of_namespace("torch.cuda.synchronize").group]] * 3  # type: ignore[union-attr]
+    monkeypatch.setattr(known, "_paths", known._paths | {"torch.cuda.synchronize"})
+    assert {each.group for way in ways for each in found(way, known)} == {"handled"}
+
+
+TREE = {
+    ".gitignore": "ignored/\n*.gen.py\n!kept.gen.py\n/top.py\n",
+    "a.py": "x.cuda()\n",
+    "top.py": "x.cuda()\n",
+    "sub/top.py": "x.cuda()\n",
+    "sub/.gitignore": "local.py\n",
+    "sub/local.py": "x.cuda()\n",
+    "ignored/b.py": "x.cuda()\n",
+    "one.gen.py": "x.cuda()\n",
+    "kept.gen.py": "x.cuda()\n",
+    "kernel.cu": "__global__ void f() {}\n",
+    "venv/pyvenv.cfg": "",
+    "venv/lib/c.py": "x.cuda()\n",
+    "notes.txt": "cuda\n",
+}
+
+
+def test_gitignore_is_respected(tmp_path: Path) -> None:
+    write(tmp_path, TREE)
+    names = [path.relative_to(tmp_path).as_posix() for path in walk(tmp_path)]
+    assert names == ["a.py", "kept.gen.py", "kernel.cu", "sub/top.py"]
+
+
+def test_gitignore_of_the_repository_above(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", ".gitignore": "sub/made.py\n", "sub/made.py": "", "sub/written.py": ""})
+    assert [path.name for path in walk(tmp_path / "sub")] == ["written.py"]
+
+
+def test_notebooks(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["x.cuda()"]},
+        {"cell_type": "code", "source": ["import torch as t\n", "%matplotlib inline\n", "!nvidia-smi"]},
+        {"cell_type": "code", "source": "if True:\n    !pip install x\n    y = t.zeros(2, device='cuda')"},
+    ]
+    (tmp_path / "demo.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "broken.ipynb").write_text("[]")
+    result = scan([tmp_path])
+    assert [(Path(each.place).name, each.construct) for each in result.found] == [
+        ("demo.ipynb[2]:3", "nvidia-smi"),
+        ("demo.ipynb[3]:3", 'torch.zeros("cuda")'),
+    ]
+    assert [error for _, error in result.unreadable] == ["not a notebook"]
+
+
+def test_nothing_is_executed_and_bad_files_are_told(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "raise SystemExit('executed')\n", "b.py": "print 'python 2'\n"})
+    (tmp_path / "c.py").write_bytes(b"\xff\xfe")
+    result = scan([tmp_path])
+    assert (result.files, [Path(file).name for file, _ in result.unreadable]) == (3, ["b.py", "c.py"])
+    assert verdict(result) == "3 files read: nothing names an accelerator; 2 files could not be read"
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, {"a.py": "x.cuda()\ny.cuda()\n", "b.py": "import triton\n"})
+    assert main(["scan", str(tmp_path), "--fail-on", "unsupported"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["Handled by translation (2)", f"  2 ×  .cuda()  first at {tmp_path}/a.py:1"]
+    assert lines[-1] == (
+        "2 files read, 2 bound to an accelerator: 2 handled, 1 unsupported; "
+        "the program stops where it reaches what cannot work"
+    )
+    assert main(["scan", str(tmp_path / "a.py"), "--fail-on", "changed"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("2 handled; should run as it is")
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, {"a.py": "x.cuda()\n"})
+    assert main(["scan", "--json", str(tmp_path)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data == as_data(scan([tmp_path]))
+    assert (data["schema"], data["counts"]["handled"], data["findings"][0]["line"]) == (1, 1, 1)

@@ -1,0 +1,94 @@
+"""A newcomer's tour: the built wheel in a fresh environment, and the commands in the order in which one tries them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import SECONDS, clean_environment, write
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TRAIN = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+device = torch.device("cuda")
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).cuda()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+scaler = torch.amp.GradScaler("cuda")
+x = torch.randn(64, 4, device=device)
+y = x.sum(1, keepdim=True)
+for step in range(50):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = (model(x) - y).pow(2).mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    if step == 0:
+        first = loss.item()
+print("trained", loss.item() < 0.1 * first, next(model.parameters()).device.type)
+"""
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a new environment's commands: our wheel is installed there, torch is lent by this environment."""
+    folder = tmp_path_factory.mktemp("tour")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run(
+        [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, folder], check=True, timeout=SECONDS
+    )
+    (wheel,) = folder.glob("torch_device-*.whl")
+    venv.create(folder / "env", symlinks=True)
+    fresh = folder / "env" / "bin" / "python"
+    # A path in a .pth file lends packages without what their own .pth files add: not the checkout that is tested.
+    (site,) = (folder / "env").glob("lib/python*/site-packages")
+    (site / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    install = ["--python", str(fresh), "install", "--no-deps", "--no-index", "--ignore-installed", str(wheel)]
+    subprocess.run([*pip, *install], check=True, timeout=SECONDS)
+    return fresh.parent
+
+
+def test_tour(commands: Path, tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": TRAIN, "kernels/k.cu": "", "fails.py": "import torch\n1 / torch.tensor(0)[3]\n"})
+
+    def call(*words: str, name: str = "torchdevice") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [commands / name, *words],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=clean_environment(),
+            timeout=SECONDS,
+            check=False,
+        )
+
+    where = call("-c", "import torchdevice; print(torchdevice.__file__)", name="python").stdout
+    assert where.startswith(str(commands.parent)), "the tour must try the wheel, not this checkout"
+
+    doctor = call("doctor")
+    assert (doctor.returncode, "✓ translation" in doctor.stdout) == (0, True), doctor.stdout
+
+    plain = call("train.py", name="python")
+    assert plain.returncode == 1, "the example needs help on a machine without CUDA"
+    trained = call("run", "--report", "html:report.html", "train.py")
+    assert trained.stdout == "trained True cpu\n", trained.stderr
+    assert "redirected" in trained.stderr.splitlines()[-1]
+    assert "torch.autocast(device.type, dtype=torch.bfloat16)" in (tmp_path / "report.html").read_text()
+
+    failed, expected = call("run", "-q", "fails.py"), call("fails.py", name="python")
+    assert (failed.stderr, failed.returncode) == (expected.stderr, 1)
+
+    scanned = call("scan", ".", "--fail-on", "unsupported")
+    assert (scanned.returncode, "kernels/k.cu:1" in scanned.stdout) == (1, True)

@@ -1,0 +1,218 @@
+"""Reports from records: grouping, the forms, where they go, and how counts travel between processes."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from torchdevice.errors import ConfigError
+from torchdevice.events import Redirect, Site
+from torchdevice.reporting import destinations, spool, text
+from torchdevice.reporting import html as html_report
+from torchdevice.reporting import json as json_report
+from torchdevice.reporting.collect import Context, Report, merged, since
+from torchdevice.reporting.destinations import Destination
+from torchdevice.reporting.rewrites import suggestion
+
+CONTEXT = Context("cpu", "accelerate", "python train.py", {"torch": "2.13"}, 2, 1.5)
+
+
+def record(
+    line: int, api: str = "torch.zeros", asked: str = "cuda", given: str = "cpu", file: str = "train.py"
+) -> Redirect:
+    return Redirect(api, asked, given, f"no {asked} here", Site(file, line))
+
+
+TOTALS = {record(7): 30, record(3): 2, record(9, "torch.amp.autocast_mode.autocast.__init__"): 1}
+REPORT = Report.of(TOTALS)
+
+
+def test_rows_group_places() -> None:
+    first, second = REPORT.rows
+    assert (first.api, first.calls, first.places, first.first) == ("torch.zeros", 32, 2, Site("train.py", 3))
+    assert second.api == "torch.amp.autocast_mode.autocast"
+    assert [place.site.line for place in REPORT.by_place] == [3, 7, 9]
+    assert REPORT.summary() == "torchdevice: cuda → cpu · 33 calls redirected at 3 places"
+
+
+def test_counts_of_processes_and_of_moments() -> None:
+    assert merged(TOTALS, {record(7): 1, record(8): 1})[record(7)] == 31
+    assert since({record(7): 30}, TOTALS) == {key: calls for key, calls in TOTALS.items() if key != record(7)}
+
+
+def test_plain_text() -> None:
+    assert text.render(REPORT, CONTEXT).splitlines() == [
+        "torchdevice report: target cpu, policy accelerate (torch 2.13)",
+        "",
+        "Redirected",
+        "API                               asked  given  calls  places  first place",
+        "torch.zeros                       cuda   cpu    32     2       train.py:3",
+        "torch.amp.autocast_mode.autocast  cuda   cpu    1      1       train.py:9",
+        "",
+        "torchdevice: cuda → cpu · 33 calls redirected at 3 places · 1.5 s · 2 processes",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_only_on_a_terminal_that_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = Terminal()
+    text.write(REPORT, CONTEXT, shown)
+    assert "\x1b[1m" in shown.getvalue()
+    assert "torch.amp.autocast_mode.autocast" in shown.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Terminal()
+    text.write(REPORT, CONTEXT, plain)
+    assert plain.getvalue() == text.render(REPORT, CONTEXT)
+
+
+def test_json_is_stable() -> None:
+    shuffled = Report.of(dict(reversed(TOTALS.items())))
+    assert json_report.render(REPORT, CONTEXT) == json_report.render(shuffled, CONTEXT)
+    data = json.loads(json_report.render(REPORT, CONTEXT))
+    assert list(data) == ["schema", "summary", "context", "counts", "rows", "places"]
+    assert data["places"][0] == {
+        "kind": "redirected",
+        "api": "torch.zeros",
+        "asked": "cuda",
+        "given": "cpu",
+        "calls": 2,
+        "reason": "no cuda here",
+        "file": "train.py",
+        "line": 3,
+    }
+
+
+class Page(html.parser.HTMLParser):
+    """Fails on tags that do not match, and collects what would need a network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.fetched += [str(value) for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "input"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    script = tmp_path / "train <1>.py"
+    script.write_text('x = "<script>"\ny = torch.zeros(2, device="cuda")\nz = y.cuda()\nw = f(y)\n')
+    totals = {record(2, file=str(script)): 5, record(3, "torch.Tensor.cuda", file=str(script)): 1}
+    totals |= {record(1, file=str(script)): 1, record(4, file=str(script)): 1, record(1, file="<stdin>"): 1}
+    path = tmp_path / "report.html"
+    path.write_text(html_report.render(Report.of(totals), CONTEXT))
+    return path
+
+
+def test_html_is_one_whole_file(page: Path) -> None:
+    parsed = Page()
+    parsed.feed(page.read_text())
+    assert (parsed.open, parsed.fetched) == ([], [])
+    assert "<script>&#34;" not in page.read_text()
+    assert "x = &#34;&lt;script&gt;&#34;" in page.read_text()
+    assert "y = torch.zeros(2, device=device)" in page.read_text()
+    assert "this program needed no help" in html_report.render(Report.of({}), CONTEXT)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+@pytest.mark.parametrize(("filter_text", "shown"), [("", "5 of 5 lines"), ("tensor.cuda", "1 of 5 lines")])
+def test_html_filters_in_a_browser(filter_text: str, shown: str, page: Path, tmp_path: Path) -> None:
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+    address = f"{page.as_uri()}#{filter_text}"
+    done = subprocess.run([*command, "--dump-dom", address], capture_output=True, text=True, timeout=120, check=True)
+    assert f'id="shown">{shown}<' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "device = torch.device('cuda')",
+            'device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")',
+        ),
+        ("x = f(torch.device('cuda:0'))", "x = f(device)"),
+        ("x = x.cuda()", "x = x.to(device)"),
+        ("x = x.cuda(non_blocking=True)", "x = x.to(device, non_blocking=True)"),
+        ("x = x.cuda(args.gpu)", "x = x.to(device)"),
+        ("x = x.to('cuda:1', torch.half)", "x = x.to(device, torch.half)"),
+        ("torch.load(p, map_location='cuda')", "torch.load(p, map_location=device)"),
+        ("with torch.cuda.amp.autocast():", "with torch.autocast(device.type):"),
+        ("with torch.cuda.amp.autocast(dtype=d):", "with torch.autocast(device.type, dtype=d):"),
+        ("with torch.autocast(device_type='cuda', dtype=d):", "with torch.autocast(device_type=device.type, dtype=d):"),
+        ("torch.cuda.synchronize()", "torch.accelerator.synchronize()"),
+        ("torch.cuda.set_device(1)", "torch.accelerator.set_device_index(1)"),
+        ("n = torch.cuda.max_memory_allocated()", "n = torch.accelerator.max_memory_allocated()"),
+        ("torch.cuda.manual_seed_all(0)", "torch.manual_seed(0)"),
+        (
+            "dist.init_process_group('nccl')",
+            "dist.init_process_group(torch.distributed.get_default_backend_for_device(device))",
+        ),
+        ("open('cuda.txt')", None),
+        ("x = f'cuda:{rank}'", None),
+    ],
+)
+def test_suggestions(line: str, expected: str | None) -> None:
+    assert suggestion(f"    {line}\n", "cuda") == expected
+
+
+def test_suggested_names_exist() -> None:
+    import torch
+
+    from torchdevice.reporting.rewrites import _ACCELERATOR_NAMES
+
+    assert [new for new in _ACCELERATOR_NAMES.values() if not hasattr(torch.accelerator, new)] == []
+    assert [old for old in _ACCELERATOR_NAMES if not hasattr(torch.cuda, old)] == []
+
+
+def test_destinations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert destinations.parse("text,json:a,b.json,html:/x.html,summary") == (
+        Destination("text"),
+        Destination("json", str(tmp_path / "a,b.json")),
+        Destination("html", "/x.html"),
+        Destination("summary"),
+    )
+    assert destinations.parse("") == ()
+    for bad in ("pdf:x", "json", "json:", "script.py"):
+        with pytest.raises(ConfigError, match="use text, json:PATH or html:PATH"):
+            destinations.parse(bad)
+
+
+def test_a_report_that_cannot_be_written_costs_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    destinations.write(REPORT, CONTEXT, (Destination("json", str(tmp_path / "no" / "r.json")), Destination("summary")))
+    assert capsys.readouterr().err.splitlines() == [
+        f"torchdevice: no report in {tmp_path}/no/r.json: No such file or directory",
+        "torchdevice: cuda → cpu · 33 calls redirected at 3 places",
+    ]
+
+
+def test_counts_travel_between_processes(tmp_path: Path) -> None:
+    folder = Path(spool.new_folder())
+    folder = tmp_path / folder.name
+    assert (spool.claim(folder), spool.claim(folder)) == (True, False)
+    spool.write(folder, TOTALS)
+    assert spool.read(folder) == (TOTALS, 1)
+    spool.remove(folder)
+    assert not folder.exists()
+    assert spool.read(folder) == ({}, 0)
+    with pytest.raises(FileNotFoundError):
+        spool.write(folder, TOTALS)

@@ -1,0 +1,96 @@
+"""Installing: what is refused, and with which words; the environment's form; the build and its cache."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torchdevice.virtual
+from tests.virtual.harness import on, run_python
+from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable
+from torchdevice.virtual import build, memory
+
+
+@on("cuda")
+def test_a_second_install() -> None:
+    first = torchdevice.virtual.installed()
+    assert torchdevice.virtual.install("cuda") is first
+    for device, count in (("cuda", 2), ("mps", 1)):
+        with pytest.raises(AlreadyActive, match="Hint: use a process of its own"):
+            torchdevice.virtual.install(device, count)
+    torch.ones(2, device="cuda") + 1
+    assert torchdevice.virtual.counts()["aten::add.Tensor"] == 1
+    assert torchdevice.virtual.denied() == {}
+    torchdevice.virtual.reset_counts()
+    assert torchdevice.virtual.counts() == {}
+
+
+@on("")
+def test_after_the_first_backward_autograd_is_repaired() -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.sum().backward()
+    with pytest.warns(TorchDeviceWarning, match="after the first backward"):
+        torchdevice.virtual.install("cuda", 2)
+    for device in ("cuda:0", "cuda:1"):
+        y = torch.ones(2, device=device, requires_grad=True)
+        (y * y).sum().backward()
+        assert y.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "support"), [("tpu", 1, "all"), ("cuda", 0, "all"), ("mps", 2, "all"), ("mps", 1, "some")]
+)
+def test_what_means_nothing_is_refused(device: str, count: int, support: str) -> None:
+    with pytest.raises(ConfigError, match="Hint: "):
+        torchdevice.virtual.install(device, count, support)  # type: ignore[arg-type]
+
+
+def test_bad_environment_values() -> None:
+    with pytest.raises(ConfigError, match="neither a count nor `real`"):
+        torchdevice.virtual.from_environment("mps:rael")
+    with pytest.raises(ConfigError, match="not a size"):
+        memory.parse_size("lots")
+    assert memory.parse_size("2GiB") == 2 << 30
+    assert memory.parse_size("512 mb") == 512 << 20
+    assert memory.parse_size("1000") == 1000
+
+
+def test_a_real_device_is_not_shadowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(VirtualDeviceUnavailable, match="CUDA_VISIBLE_DEVICES"):
+        torchdevice.virtual.install("cuda")
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(VirtualDeviceUnavailable, match=r"no C\+\+ compiler was found.*\n?Hint: install one"):
+        build.build()
+
+
+def test_the_cache_is_keyed_and_can_be_cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
+    wanted = build.target()
+    assert wanted.torch_version in wanted.name
+    assert wanted._replace(compiler="another").name != wanted.name
+    (tmp_path / f"{wanted.name}.so").touch()
+    assert torchdevice.virtual.info()["built"]
+    assert [path.name for path in build.clean()] == [f"{wanted.name}.so"]
+    assert build.cached() == []
+
+
+def test_a_broken_build_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    fake = tmp_path / "c++"
+    fake.write_text("#!/bin/sh\necho 'x.cpp:1: error: unknown standard' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", str(fake))
+    with pytest.raises(VirtualDeviceUnavailable, match=r"unknown standard.*\nHint: a compiler with C\+\+20"):
+        build.build()
+    assert build.cached() == []
+
+
+def test_importing_is_light() -> None:
+    done = run_python("-c", "import sys, torchdevice.virtual; sys.exit('torch' in sys.modules)")
+    assert done.returncode == 0, done.stderr

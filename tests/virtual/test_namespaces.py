@@ -1,0 +1,231 @@
+"""torch.cuda, torch.mps, torch.xpu and torch.accelerator on virtual devices answer as if compiled in."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+import torchdevice.virtual
+from tests.virtual.harness import on
+
+
+@on("cuda:2")
+def test_cuda_devices() -> None:
+    cuda = torch.cuda
+    assert cuda.is_available()
+    assert cuda.device_count() == 2
+    assert cuda.get_device_capability() == (8, 0)
+    assert cuda.is_bf16_supported()
+    assert cuda.get_device_properties(1).total_memory == cuda.mem_get_info(1)[1]
+    assert cuda.is_initialized()
+    with cuda.device(1):
+        assert cuda.current_device() == 1
+        assert torch.ones(1, device="cuda").device.index == 1
+    assert cuda.current_device() == 0
+    cuda.set_device("cuda:1")
+    assert torch.ones(1).cuda().get_device() == 1
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        cuda.set_device(7)
+    assert cuda.get_arch_list()
+    assert torch.version.cuda
+    assert torch.backends.cudnn.version() > 90000
+    torch.backends.cudnn.benchmark = torch.backends.cuda.matmul.allow_tf32 = True
+    with cuda.nvtx.range("x"):
+        cuda.synchronize()
+    cuda.empty_cache()
+    cuda.cudart().cudaProfilerStart()
+    assert "CUDA" in cuda.memory_summary()
+    assert torch.accelerator.current_accelerator() == torch.device("cuda")
+    assert torch.accelerator.device_count() == 2
+
+
+@on("cuda:2")
+def test_cuda_streams_and_events() -> None:
+    cuda = torch.cuda
+    stream, start, end = cuda.Stream(), cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    assert isinstance(stream, torch.Stream)
+    start.record()
+    with cuda.stream(stream):
+        assert cuda.current_stream() == stream
+        x = torch.randn(200, 200, device="cuda")
+        for _ in range(20):
+            x = x @ x.t()
+        end.record()
+    x.record_stream(stream)
+    assert cuda.current_stream() == cuda.default_stream()
+    stream.wait_stream(cuda.current_stream())
+    stream.wait_event(end)
+    end.synchronize()
+    assert end.query()
+    assert 0 < start.elapsed_time(end) < 60_000
+    with pytest.raises(RuntimeError, match="enable_timing"):
+        cuda.Event().elapsed_time(end)
+    assert cuda.Stream(device=1).device.index == 1
+
+
+@on("cuda:2")
+def test_memory_is_counted_per_device() -> None:
+    cuda = torch.cuda
+    x = torch.empty(1000, device="cuda:0")
+    assert cuda.memory_allocated(0) == 4000
+    assert cuda.memory_allocated(1) == 0
+    y = x.to("cuda:1") + 1
+    assert cuda.memory_allocated(1) == 4000
+    assert cuda.max_memory_allocated(1) == 8000
+    assert torch.accelerator.memory_allocated(1) == 4000
+    del x, y
+    gc.collect()
+    assert cuda.memory_allocated(0) == cuda.memory_allocated(1) == 0
+    assert cuda.memory_stats(0)["allocation.all.current"] == 0
+    cuda.reset_peak_memory_stats(1)
+    assert cuda.max_memory_allocated(1) == 0
+
+
+@on("cuda", env={"TORCHDEVICE_VIRTUAL_MEMORY": "1MiB"})
+def test_memory_limit_raises_out_of_memory() -> None:
+    assert torch.cuda.get_device_properties(0).total_memory == 1 << 20
+    with pytest.raises(torch.OutOfMemoryError, match=r"CUDA out of memory\. Tried to allocate 4.00 MiB"):
+        torch.empty(1 << 20, device="cuda")
+    half = torch.ones(150_000, device="cuda")
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        half + half
+    assert torch.cuda.memory_stats()["num_ooms"] == 2
+    torchdevice.virtual.set_memory_limit(0)
+    assert (half + half).sum() == 300_000
+
+
+@on("cuda")
+def test_training_leaves_no_memory_behind() -> None:
+    net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).cuda()
+    optim = torch.optim.Adam(net.parameters())
+    for _ in range(3):
+        net(torch.randn(4, 8, device="cuda")).sum().backward()
+        optim.step()
+        optim.zero_grad()
+    s = torch.eye(4, device="cuda").to_sparse() @ torch.ones(4, 4, device="cuda")
+    torch.quantize_per_tensor(s, 0.1, 0, torch.qint8).dequantize()
+    s.resize_(100)
+    del net, optim, s
+    gc.collect()
+    assert torch.cuda.memory_allocated() == 0
+
+
+@on("cuda:2")
+def test_random_state() -> None:
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(4, device="cuda").cpu(), torch.rand(4, generator=torch.Generator().manual_seed(3)))
+    state = torch.cuda.get_rng_state()
+    first = torch.rand(4, device="cuda")
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(first, torch.rand(4, device="cuda"))
+    torch.cuda.manual_seed_all(1)
+    assert torch.equal(torch.rand(2, device="cuda:0").cpu(), torch.rand(2, device="cuda:1").cpu())
+    assert len(torch.cuda.get_rng_state_all()) == 2
+    torch.cuda.default_generators[0].manual_seed(9)
+    again = torch.Generator("cuda").manual_seed(9)
+    assert torch.equal(torch.randn(3, device="cuda"), torch.randn(3, device="cuda", generator=again))
+    with pytest.raises(RuntimeError, match="Expected a 'cuda' device type for generator"):
+        torch.rand(2, device="cuda", generator=torch.Generator())
+    with torch.random.fork_rng(devices=[0]):
+        torch.rand(2, device="cuda")
+
+
+@on("cuda")
+def test_graphs_replay_into_the_same_tensors() -> None:
+    x, steps = torch.ones(3, device="cuda"), torch.zeros(1, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        assert torch.cuda.is_current_stream_capturing()
+        y = (x * 2).relu_() + 1
+        steps += 1
+    assert steps.item() == 0  # captured work is not carried out
+    x.fill_(5)
+    graph.replay()
+    graph.replay()
+    assert y.tolist() == [11.0] * 3
+    assert steps.item() == 2
+    net = nn.Linear(3, 2).cuda()
+    graphed = torch.cuda.make_graphed_callables(net, (torch.randn(4, 3, device="cuda"),))
+    data = torch.randn(4, 3, device="cuda")
+    out = graphed(data)
+    out.sum().backward()
+    assert torch.allclose(out, nn.functional.linear(data, net.weight, net.bias))
+    assert torch.allclose(net.weight.grad, data.sum(0).expand(2, 3))
+
+
+@on("cuda")
+def test_legacy_tensor_types() -> None:
+    t = torch.cuda.FloatTensor([1, 2])
+    assert t.is_cuda
+    assert t.dtype == torch.float32
+    assert isinstance(t, torch.cuda.FloatTensor)
+    assert not isinstance(t, torch.cuda.HalfTensor)
+    assert torch.cuda.LongTensor(2, 3).shape == (2, 3)
+    assert t.type() == "torch.cuda.FloatTensor"
+    assert t.type("torch.cuda.HalfTensor").dtype == torch.float16
+    assert t.type(torch.FloatTensor).device.type == "cpu"
+    assert torch.ones(2).type(torch.cuda.DoubleTensor).is_cuda
+    torch.set_default_tensor_type("torch.cuda.HalfTensor")
+    assert torch.ones(1).dtype == torch.float16
+    assert torch.tensor([1.0]).is_cuda
+    torch.set_default_tensor_type(torch.FloatTensor)
+    assert not torch.ones(1).is_cuda
+
+
+@on("mps")
+def test_mps_namespace() -> None:
+    mps, backend = torch.mps, torch.backends.mps
+    assert backend.is_available()
+    assert backend.is_built()
+    assert backend.is_macos13_or_newer()
+    assert mps.device_count() == 1
+    x = torch.ones(1000, device="mps")
+    assert mps.current_allocated_memory() == 4000
+    assert mps.driver_allocated_memory() >= 4000
+    assert mps.recommended_max_memory() > 0
+    start, end = mps.Event(enable_timing=True), mps.Event(enable_timing=True)
+    start.record()
+    end.record()
+    assert start.elapsed_time(end) >= 0
+    state = mps.get_rng_state()
+    first = torch.rand(3, device="mps")
+    mps.set_rng_state(state)
+    assert torch.equal(first, torch.rand(3, device="mps"))
+    mps.manual_seed(1)
+    mps.synchronize()
+    mps.empty_cache()
+    mps.set_per_process_memory_fraction(0.5)
+    with mps.profiler.profile():
+        x.sum()
+    assert torch.accelerator.current_accelerator().type == "mps"
+    for make in (
+        lambda: torch.ones(1, dtype=torch.float64, device="mps"),
+        lambda: torch.ones(1, dtype=torch.float64).to("mps"),
+        lambda: x.double(),
+    ):
+        with pytest.raises(TypeError, match="the MPS framework doesn't support float64"):
+            make()
+
+
+@on("xpu:2")
+def test_xpu_namespace() -> None:
+    xpu = torch.xpu
+    assert xpu.is_available()
+    assert xpu.device_count() == 2
+    x = torch.ones(1000, device="xpu:1")
+    assert xpu.memory_allocated(1) == 4000
+    assert xpu.memory_allocated(0) == 0
+    assert xpu.get_device_name(1)
+    with xpu.device(1), xpu.stream(xpu.Stream()):
+        assert (x + 1).device == torch.device("xpu:1")
+    start, end = xpu.Event(enable_timing=True), xpu.Event(enable_timing=True)
+    start.record()
+    end.record()
+    assert start.elapsed_time(end) >= 0
+    xpu.manual_seed_all(3)
+    assert torch.equal(torch.rand(2, device="xpu:0").cpu(), torch.rand(2, device="xpu:1").cpu())
+    with torch.no_grad():
+        assert nn.LSTM(3, 4).to("xpu")(torch.randn(2, 1, 3, device="xpu"))[0].device.type == "xpu"

@@ -1,0 +1,133 @@
+"""Tensors of a virtual device: cross-device errors, storages, serialization, sparse, nested and quantized layouts."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from tests.virtual.harness import on
+
+
+@on("cuda:2")
+def test_devices_do_not_mix() -> None:
+    a, b = torch.ones(2, 2, device="cuda:0"), torch.ones(2, 2, device="cuda:1")
+    for clash in (
+        lambda: a + torch.ones(2, 2),
+        lambda: a @ torch.ones(2, 2),
+        lambda: torch.cat([a, torch.ones(2, 2)]),
+        lambda: nn.Linear(2, 2).cuda()(torch.ones(1, 2)),
+    ):
+        with pytest.raises(RuntimeError, match="same device"):
+            clash()
+    with pytest.raises(RuntimeError, match=r"cuda:1, different from other tensors on cuda:0"):
+        a + b
+    assert (a + torch.tensor(1.0)).is_cuda
+    assert a[torch.tensor([0])].is_cuda
+    b.copy_(a * 3)
+    assert b.tolist() == [[3, 3], [3, 3]]
+    with pytest.raises(TypeError, match="to host memory first"):
+        a.numpy()
+    assert torch.ones(3).pin_memory().is_pinned()
+    assert not torch.ones(3).is_pinned()
+
+
+def survives(device: str) -> None:
+    saved = io.BytesIO()
+    torch.save({"x": torch.ones(3, device=device), "net": nn.Linear(2, 2).to(device).state_dict()}, saved)
+    for options, expected in (({}, device), ({"map_location": "cpu"}, "cpu"), ({"weights_only": False}, device)):
+        saved.seek(0)
+        loaded = torch.load(saved, **options)
+        assert loaded["x"].device.type == expected
+        assert loaded["net"]["weight"].device.type == expected
+    x = torch.ones(2, device=device, requires_grad=True)
+    assert copy.deepcopy(nn.Linear(2, 2).to(device)).weight.device.type == device
+    assert pickle.loads(pickle.dumps(x)).device.type == device
+    assert torch.UntypedStorage(8, device=device).device.type == device
+    y = torch.ones(4, device=device)
+    view = y[:2]
+    y.resize_(100)
+    assert view.tolist() == [1, 1]
+    assert y.untyped_storage().nbytes() == 400
+
+
+@on("cuda")
+def test_cuda_tensors_survive() -> None:
+    survives("cuda")
+    x = torch.ones(4, device="cuda")
+    x.untyped_storage().resize_(0)
+    x.untyped_storage().resize_(16)
+    assert x.fill_(2).sum() == 8
+    assert x.share_memory_().is_shared()
+
+
+@on("mps")
+def test_mps_tensors_survive() -> None:
+    survives("mps")
+
+
+@on("cuda")
+def test_sparse_layouts() -> None:
+    dense = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]])
+    coo = dense.to_sparse().cuda()
+    made = torch.sparse_coo_tensor(dense.to_sparse().indices(), dense.to_sparse().values(), (2, 3), device="cuda")
+    for sparse in (coo, made, dense.cuda().to_sparse()):
+        assert sparse.is_cuda
+        assert sparse.coalesce().indices().is_cuda
+        assert sparse.coalesce().values().is_cuda
+        assert torch.equal(sparse.to_dense().cpu(), dense)
+    assert torch.equal((coo + coo).to_dense().cpu(), dense * 2)
+    weight = torch.ones(3, 2, device="cuda", requires_grad=True)
+    out = torch.sparse.mm(coo, weight)
+    out.sum().backward()
+    assert out.tolist() == [[2, 2], [4, 4]]
+    assert weight.grad.tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert not coo.cpu().is_cuda
+    csr = dense.to_sparse_csr().cuda()
+    assert csr.crow_indices().is_cuda
+    assert torch.equal((csr @ torch.ones(3, 1, device="cuda")).cpu(), dense.sum(1, keepdim=True))
+    assert torch.equal(csr.cpu().to_dense(), dense)
+    embedding = nn.Embedding(5, 3, sparse=True).cuda()
+    optim = torch.optim.SparseAdam(list(embedding.parameters()))
+    embedding(torch.tensor([1, 2, 1], device="cuda")).sum().backward()
+    assert embedding.weight.grad.is_sparse
+    assert embedding.weight.grad.is_cuda
+    optim.step()
+
+
+@on("cuda")
+def test_nested_and_quantized() -> None:
+    parts = [torch.randn(2, 3), torch.randn(4, 3)]
+    nested = torch.nested.nested_tensor(parts, device="cuda")
+    padded = torch.nested.to_padded_tensor(nn.functional.relu(nested), 0.0)
+    assert padded.is_cuda
+    assert torch.equal(padded[1].cpu(), parts[1].relu())
+    assert nested.unbind()[0].is_cuda
+    assert not nested.cpu().is_cuda
+    jagged = torch.nested.nested_tensor(parts, device="cuda", layout=torch.jagged)
+    assert (jagged * 2).values().is_cuda
+    x = torch.randn(3, 3)
+    q = torch.quantize_per_tensor(x.cuda(), 0.1, 0, torch.qint8)
+    assert q.is_cuda
+    assert torch.equal(q.dequantize().cpu(), torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize())
+    assert torch.equal(q.cpu().int_repr(), q.int_repr().cpu())
+    scales, zeros = torch.full((3,), 0.1, device="cuda"), torch.zeros(3, dtype=torch.long, device="cuda")
+    channels = torch.quantize_per_channel(x.cuda(), scales, zeros, 0, torch.qint8)
+    del scales, zeros
+    assert channels.q_per_channel_scales().is_cuda
+    assert channels.dequantize().is_cuda
+
+
+@on("mps")
+def test_layouts_that_mps_lacks_raise_its_errors() -> None:
+    sparse = torch.eye(3).to_sparse().to("mps")
+    assert sparse.device.type == "mps"
+    assert sparse.to_dense().device.type == "mps"
+    with pytest.raises(NotImplementedError):
+        torch.eye(3).to_sparse_csr().to("mps")
+    with pytest.raises(RuntimeError, match="NestedTensorImpl storage must be"):
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device="mps")
