@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 import types
 from collections import Counter
 from collections.abc import Iterator
@@ -15,10 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.cuda.comm
 
 import torchdevice
+from tests.virtual.harness import run_python
 from torchdevice.cuda import document
-from torchdevice.cuda.masquerade import Masquerade
+from torchdevice.cuda.masquerade import COMM, Masquerade
 from torchdevice.cuda.register import Register
 from torchdevice.cuda.shadow import module_names
 from torchdevice.cuda.surface import ANSWERS, SUBMODULES, SURFACE, Kind
@@ -33,7 +33,7 @@ KINDS = tuple(SURFACE)
 def public_names(kind: str) -> Iterator[tuple[str, str, Any]]:
     """Module, name and object of everything public in a namespace: what `__all__` lists and what is defined there."""
     root = f"torch.{kind}"
-    for path in module_names(kind, tuple(SUBMODULES[kind])):
+    for path in module_names(kind, SUBMODULES[kind]):
         module = importlib.import_module(path)
         listed = set(getattr(module, "__all__", ()))
         for name, value in vars(module).items():
@@ -93,6 +93,7 @@ def test_every_c_function_under_an_answered_name_is_answered(kind: str) -> None:
     wanted: set[str] = set()
     for name in answering:
         home, _, last = f"torch.{kind}.{name}".rpartition(".")
+        home = COMM if home == "torch.cuda.comm" else home
         value = masquerade.shadow.globals.get(home, {}).get(last)
         for member in vars(value).values() if isinstance(value, type) else [value]:
             wanted |= set(_natives_in(member, set()))
@@ -135,7 +136,7 @@ def test_methods_of_rebuilt_classes_are_torchs_own(active: None) -> None:
 
 
 def test_deactivation_restores_every_namespace_by_identity() -> None:
-    names = [path for kind in KINDS for path in module_names(kind, tuple(SUBMODULES[kind]))]
+    names = [path for kind in KINDS for path in module_names(kind, SUBMODULES[kind])]
     names += ["torch.cpu", "torch.version", "torch.backends.cuda", "torch.backends.cudnn", "torch.nn.parallel"]
     names += ["torch.nn.parallel.comm", "torch.autograd.profiler", "torch.profiler"]
     modules = [importlib.import_module(name) for name in names]
@@ -164,10 +165,11 @@ def test_the_document_is_printed_from_the_table() -> None:
 
 
 def test_activation_is_fast() -> None:
-    code = "import torch, time, torchdevice.session as s\nt = time.process_time()\ns.activate(target='cpu')\n"
-    code += "print((time.process_time() - t) * 1000)"
-    best = min(
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-        for _ in range(3)
+    """150 ms where `import torch` takes 1.5 s of processor time: told by their ratio, which a busy machine leaves alone."""
+    code = (
+        "import time\nstart = time.process_time()\nimport torch\nloaded = time.process_time()\n"
+        "import torchdevice.session as s\nready = time.process_time()\ns.activate(target='cpu')\n"
+        "print((time.process_time() - ready) / (loaded - start))"
     )
-    assert best < 150
+    best = min(float(run_python("-c", code).stdout) for _ in range(3))
+    assert best < 0.1

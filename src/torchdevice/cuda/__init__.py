@@ -1,11 +1,14 @@
 """The masquerade: `torch.cuda` (and `torch.mps`, `torch.xpu`) on a machine that has another device.
 
-    surface    the rows: every public name, what becomes of it, and what it answers
-    shadow     torch's own Python functions of the namespace, run on another `torch._C`
-    target     what the machine's device can tell: one class per kind of device
-    device, memory, streams, graphs, random, libraries   the C functions under torch's Python code, answered by a target
-    masquerade rows → replacements, who gets the truth instead, and the records of what was answered
-    neighbours names outside the namespace that CUDA code uses with it: flags, versions, autocast's state, profilers
+    surface     the rows: every public name, what becomes of it, and what it answers
+    shadow      torch's own Python functions of a namespace, run on another `torch._C`
+    target      what the machine's device can tell, one class per kind of device; accounting counts memory for it
+    device, memory, streams, graphs, random, libraries, vitals, metal
+                the C functions and objects under torch's Python code, answered by a target
+    register    who is answered and who gets the truth; the count of answers
+    masquerade  rows become replacements
+    neighbours  names outside the namespaces that CUDA code uses with them; parallel and norms are what some stand for
+    document    docs/masquerade.md, printed from the rows
 
 Importing this package loads nothing and changes nothing; `session` composes it.
 """

@@ -35,11 +35,10 @@ def tensor_bytes(device_type: str) -> int:
     """
     kinds = _tensor_classes()
     seen: dict[int, int] = {}
-    for candidate in gc.get_objects():
-        if type(candidate) in kinds and candidate.device.type == device_type:
-            storage = compat.storage_of(candidate)
-            if storage is not None:
-                seen[storage.data_ptr() or id(candidate)] = storage.nbytes()
+    for tensor in [candidate for candidate in gc.get_objects() if type(candidate) in kinds]:
+        storage = compat.storage_of(tensor) if tensor.device.type == device_type else None
+        if storage is not None:
+            seen[storage.data_ptr()] = storage.nbytes()  # an empty storage has no address and no bytes
     return sum(seen.values())
 
 

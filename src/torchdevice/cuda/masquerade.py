@@ -6,7 +6,6 @@ One `Masquerade` per namespace that the host lacks, built once a process; `sessi
 from __future__ import annotations
 
 import gc
-import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -44,6 +43,9 @@ from torchdevice.policy.hosts import Host
 
 _getframe = sys._getframe
 
+# torch.cuda.comm is another name of this module, loaded only on demand; DataParallel calls its functions here.
+COMM = "torch.nn.parallel.comm"
+
 
 class Masquerade:
     """One namespace, answered by one target."""
@@ -53,12 +55,11 @@ class Masquerade:
         self._target = target
         self._register = register
         self.skips: list[Skip] = []
-        names = module_names(kind, tuple(SUBMODULES[kind]))
-        shadowed = (*names, "torch.nn.parallel.comm") if kind == "cuda" else names
-        self._modules: dict[str, ModuleType] = {name: importlib.import_module(name) for name in names}
-        self.shadow = self._make_shadow(shadowed)
-        # torch.cuda.comm's functions are those of torch.nn.parallel, which DataParallel calls there.
-        self._places = {name: sys.modules[name] for name in shadowed}
+        names = module_names(kind, SUBMODULES[kind])
+        if kind == "cuda":
+            names = (*names, COMM)
+        self._modules = {name: sys.modules[name] for name in names}
+        self.shadow = self._make_shadow(names)
 
     def _make_shadow(self, modules: tuple[str, ...]) -> Shadow:
         kind, target = self._kind, self._target
@@ -120,7 +121,7 @@ class Masquerade:
                 continue
             original = getattr(self._modules[home], name)
             value = self._value(row, home, name, original)
-            for module_name, module in self._places.items():
+            for module_name, module in self._modules.items():
                 if vars(module).get(name) is original and (module_name == home or _is_public(module, name)):
                     made.append(Replacement(f"{module_name}.{name}", module, name, value))
         return made
@@ -128,6 +129,8 @@ class Masquerade:
     def _home(self, row: Row) -> tuple[str | None, str]:
         folder, _, name = row.name.rpartition(".")
         home = f"torch.{self._kind}.{folder}" if folder else f"torch.{self._kind}"
+        if folder == "comm":
+            home = COMM
         module = self._modules.get(home)
         return (home if module is not None and hasattr(module, name) else None), name
 

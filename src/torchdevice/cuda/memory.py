@@ -21,7 +21,8 @@ def nested_stats(target: Target, index: int, removed: list[int]) -> dict[str, An
     """What `torch._C._cuda_memoryStats` returns. `removed`: accumulated figures at their last reset."""
     if isinstance(target, Native):
         return target.stats(index)
-    allocated, reserved = target.allocated(index), target.reserved(index)
+    allocated = target.allocated(index)
+    reserved = max(allocated, target.reserved(index))
     peak = target.peak(index)
     most, most_reserved = peak.allocated(allocated), peak.reserved(reserved)
     figures = {**dict.fromkeys(_OF_TENSORS, (allocated, most)), **dict.fromkeys(_OF_POOLS, (reserved, most_reserved))}

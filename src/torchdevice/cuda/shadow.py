@@ -9,27 +9,26 @@ see the other files here) have to be answered. What may not be seen by whom is d
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
-from collections.abc import Mapping
-from types import CellType, FunctionType, ModuleType
+import sys
+from collections.abc import Mapping, Sequence
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
 
-Natives = Mapping[str, Any]
+Natives = dict[str, Any]
 
 
 class Facade:
-    """An object of its own that has what `extra` says, then what `behind` has."""
+    """An object that has what `extra` says (a dict that may still be filled), then what `behind` has."""
 
-    def __init__(self, behind: Any, extra: Mapping[str, Any]) -> None:
+    __slots__ = ("__dict__", "_behind")
+
+    def __init__(self, behind: Any, extra: dict[str, Any]) -> None:
         self._behind = behind
-        self._extra = extra
+        self.__dict__ = extra  # not a copy: and a look-up is as fast as a module's
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._extra:
-            return self._extra[name]
         return getattr(self._behind, name)
 
 
@@ -47,12 +46,12 @@ class Shadow:
         natives: Natives,
         bases: Mapping[str, type],
         replaced: Mapping[str, Any],
-        torch_extra: Mapping[str, Any],
+        torch_extra: dict[str, Any],
     ) -> None:
         self._kind = kind
         self._bases = bases
         self._replaced = replaced
-        self._modules = {name: importlib.import_module(name) for name in modules}
+        self._modules = {name: sys.modules[name] for name in modules}
         self._copies: dict[int, Any] = {}
         self._held: list[Any] = []  # originals, so that an id in `_copies` stays theirs
         self.globals: dict[str, dict[str, Any]] = {name: dict(vars(module)) for name, module in self._modules.items()}
@@ -65,7 +64,7 @@ class Shadow:
         for name in self._modules:
             self._fill(name, facade, natives)
 
-    def _namespace(self) -> Mapping[str, Any]:
+    def _namespace(self) -> dict[str, Any]:
         """`torch.cuda.<name>` as the copies see it: the copied globals, with the copied submodules."""
         root = f"torch.{self._kind}"
         space = self.globals[root]
@@ -163,12 +162,7 @@ class Shadow:
         return value
 
 
-def module_names(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The namespace itself and those of its submodules that the installed torch has."""
-    root: ModuleType = getattr(torch, kind)
-    found = [f"torch.{kind}"]
-    for name in names:
-        path = f"torch.{kind}.{name}"
-        if hasattr(root, name) or importlib.util.find_spec(path) is not None:
-            found.append(path)
-    return tuple(found)
+def module_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The namespace itself and its submodules that are loaded: those that the installed torch loads by itself."""
+    paths = (f"torch.{kind}", *(f"torch.{kind}.{name}" for name in names))
+    return tuple(path for path in paths if path in sys.modules)

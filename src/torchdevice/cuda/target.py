@@ -145,7 +145,7 @@ class Cpu(Target):
         return tensor_bytes("cpu")
 
     def reserved(self, index: int) -> int:
-        return max(process_memory.grown(), self.allocated(index))
+        return process_memory.grown()
 
     def peak(self, index: int) -> Peak:
         return process_memory
@@ -173,7 +173,7 @@ class Mps(Target):
         return int(self.module.current_allocated_memory())
 
     def _reserved(self) -> int:
-        return max(int(self.module.driver_allocated_memory()), self._allocated())
+        return int(self.module.driver_allocated_memory())
 
     def allocated(self, index: int) -> int:
         return self._allocated()
