@@ -5,13 +5,17 @@ What follows from it is decided in `policy.resolve`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import copyreg
+import functools
 import os
 import pickle
 from multiprocessing import connection, queues, reduction
 from types import FrameType
 from typing import NamedTuple
+
+import typing_extensions
 
 from torchdevice.compat import TORCH_FOLDER
 from torchdevice.policy.resolve import Caller
@@ -36,11 +40,15 @@ _INSIDE_TORCH = {
 
 # These run graphs that were traced from user code. Factories in a graph were decided while tracing; methods that
 # move a tensor are still as the user wrote them.
-_GRAPH_RUNNERS = frozenset({"fx/interpreter.py", "_dynamo/utils.py"})
+_GRAPH_RUNNERS = ("fx/interpreter.py", "_dynamo/utils.py", "_dynamo/variables/")
 _GENERATED_BY_FX = "<eval_with_key>"
 
 # The standard library's copying and pickling rebuild what was there: a CPU device stays one.
 _REBUILDERS = frozenset(str(module.__file__) for module in (copy, copyreg, pickle, connection, queues, reduction))
+
+
+# Decorators run between a user's line and what it calls: for the report, the line is further up.
+_DECORATORS = frozenset(str(module.__file__) for module in (contextlib, functools, typing_extensions))
 
 
 class Role(NamedTuple):
@@ -68,12 +76,12 @@ def role_of(filename: str) -> Role:
     if filename.startswith(TORCH_FOLDER):
         inside = filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
         best = max((prefix for prefix in _INSIDE_TORCH if _covers(prefix, inside)), key=len)
-        return _role(_INSIDE_TORCH[best], inner=True, runs_graphs=inside in _GRAPH_RUNNERS)
+        return _role(_INSIDE_TORCH[best], inner=True, runs_graphs=inside.startswith(_GRAPH_RUNNERS))
     if filename.startswith(_GENERATED_BY_FX):
         return _role(Caller.TORCH, inner=True, runs_graphs=True)
     if filename.startswith(_OURS) or filename in _REBUILDERS:
         return _role(Caller.TORCH, inner=True)
-    return _role(Caller.USER, inner=False)
+    return _role(Caller.USER, inner=filename in _DECORATORS)
 
 
 def _covers(prefix: str, path: str) -> bool:
