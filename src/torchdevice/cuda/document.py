@@ -20,7 +20,7 @@ off: requests for devices are still translated, and `torch.cuda.is_available()` 
 signatures, documentation, argument checks and error messages are torch's own.
 
 **Who is answered.** Names marked *truth* decide which code runs. They tell user code that the device is there, and the
-truth to torch itself and to packages whose CUDA code needs the real thing: {", ".join(sorted(TRUTH_PACKAGES))}.
+truth to torch itself and to packages whose CUDA code needs the real thing: {", ".join(TRUTH_PACKAGES)}.
 
 **Records.** `torchdevice.status().simulated_calls` counts the answers; with `TORCHDEVICE_LOG_LEVEL=INFO` every place in
 user code is logged once.
@@ -59,7 +59,7 @@ def _neighbours() -> Iterator[str]:
     for row in (*NEIGHBOURS, *BUILDERS):
         yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
     yield ""
-    yield "Normalisations with half-precision weights under autocast on the CPU run in float32, as on CUDA."
+    yield "Normalisations with half-precision weights run in float32 under autocast on the CPU, as under CUDA's."
     yield "Names of `torch.cuda` that the target's own module lacks (`torch.mps.current_device`) are there as well."
 
 

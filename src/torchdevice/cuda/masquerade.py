@@ -223,6 +223,9 @@ class Masquerades:
                     made += _completed(getattr(torch, host.type), made)
         if host.type != "cuda":
             made += neighbours.replacements(neighbours.NEIGHBOURS, self.register, resolve_path)
+            for each in made:
+                if hasattr(each.value, "__wrapped__"):
+                    compat.register_script_builtin(each.value, each.value.__wrapped__)
         return made
 
     def start(self, host: Host) -> list[Callable[[], object]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -17,6 +18,7 @@ from torchdevice.patching.callers import user_frame
 from torchdevice.patching.translator import Translator
 
 _getframe = sys._getframe
+_INSTALLED = re.compile("/(?:site|dist)-packages/")
 _UNCOUNTED: Iterator[int] = itertools.repeat(0)
 
 
@@ -64,10 +66,9 @@ class Register:
         return known
 
     def _reads_as_truthful(self, filename: str) -> bool:
-        parts = filename.replace(os.sep, "/").split("/")
-        for folder, package in itertools.pairwise(parts):
-            if folder in ("site-packages", "dist-packages") and package.removesuffix(".py") in TRUTH_PACKAGES:
-                return True
+        installed = _INSTALLED.split(filename.replace(os.sep, "/"))[-1].removesuffix(".py")
+        if any(f"{installed}/".startswith(f"{package}/") for package in TRUTH_PACKAGES):
+            return True
         return self.translator.roles[filename].inner
 
     def answering(self, row: Row, path: str, original: Any, answer: Any) -> Any:

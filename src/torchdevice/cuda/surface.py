@@ -53,6 +53,7 @@ def _same(text: str) -> Answer:
 
 ANSWERS = {
     "there": _same("`True` / the number of the target's devices / initialised"),
+    "one_kind": _same("the truth: a library that looks for several kinds of device must find one, and that is cuda"),
     "bf16": _same("`True`: the target computes bfloat16 (capability 8.0)"),
     "current": Answer("device 0", "torch.xpu's current device", "device 0"),
     "described": Answer(
@@ -195,7 +196,8 @@ CUDA = (
 )
 
 XPU = (
-    *_rows(S, "there", "is_available device_count is_initialized", truth=True, constant=True),
+    *_rows(M, "one_kind", "is_available device_count", left=True),
+    *_rows(S, "there", "is_initialized", truth=True, constant=True),
     *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True, constant=True),
     *_rows(M, "current", "current_device", constant=True),
     *_rows(M, "current", "set_device device device_of"),
@@ -223,7 +225,7 @@ XPU = (
 )
 
 MPS = (
-    *_rows(S, "there", "is_available device_count", truth=True, constant=True),
+    *_rows(M, "one_kind", "is_available device_count", left=True),
     *_rows(M, "synchronize", "synchronize"),
     *_rows(S, "allocated", "current_allocated_memory driver_allocated_memory recommended_max_memory"),
     *_rows(M, "empty_cache", "empty_cache"),
@@ -247,8 +249,11 @@ SUBMODULES = {
     "xpu": ["memory", "random", "streams", "graphs"],
 }
 
-# Packages whose CUDA code needs the real thing: told that CUDA is here, they would load kernels that cannot run.
-TRUTH_PACKAGES = frozenset(
-    {"apex", "bitsandbytes", "causal_conv1d", "deepspeed", "flash_attn", "flashinfer", "mamba_ssm", "pynvml"}
-    | {"tensorrt", "transformer_engine", "triton", "vllm", "xformers"}
+# Packages, and folders of packages, that get the truth. Told that CUDA is here, the first kind would load kernels that
+# cannot run; Lightning's accelerators insist on a device whose type is "cuda", and without one choose the target's.
+TRUTH_PACKAGES = (
+    *("apex", "bitsandbytes", "causal_conv1d", "deepspeed", "flash_attn", "flashinfer", "mamba_ssm", "pynvml"),
+    *("tensorrt", "transformer_engine", "triton", "vllm", "xformers"),
+    *("lightning/fabric/accelerators", "lightning/pytorch/accelerators"),
+    *("lightning_fabric/accelerators", "pytorch_lightning/accelerators"),
 )
