@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torchdevice.errors import (
         AlreadyActive,
         ConfigError,
+        CudaOnlyError,
         TargetUnavailable,
         TorchDeviceError,
         TorchDeviceWarning,
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyActive",
     "ConfigError",
+    "CudaOnlyError",
     "Decision",
     "Report",
     "Status",

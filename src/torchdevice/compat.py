@@ -6,6 +6,7 @@ dozen, list those names in tables of their own.
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -17,8 +18,10 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.mps.event
 import torch.utils.data._utils.worker as _data_worker
 from torch.utils import _device as _default_device
+from torch.utils import _python_dispatch as _dispatch
 from torch.utils.data import dataloader as _dataloader
 
 Undo = Callable[[], None]
@@ -27,6 +30,8 @@ Undo = Callable[[], None]
 RealDevice = torch.device
 RealGenerator = torch.Generator
 RealTensor = torch.Tensor
+RealStream = torch.Stream
+RealEvent = torch.Event
 
 TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
@@ -202,11 +207,16 @@ def when_dynamo_is_imported(action: Callable[[], None]) -> Undo:
 
     Expiry: `torch.compiler.substitute_in_graph` working without importing the compiler.
     """
-    module = sys.modules.get("torch._dynamo")
-    if module is not None and hasattr(module, "optimize"):
+    return when_imported("torch._dynamo", "optimize", action)
+
+
+def when_imported(name: str, last: str, action: Callable[[], None]) -> Undo:
+    """Run `action` now if a module is loaded (as told by a name that it defines late), else when it first is."""
+    module = sys.modules.get(name)
+    if module is not None and hasattr(module, last):
         action()
         return lambda: None
-    finder = _AfterImport("torch._dynamo", action)
+    finder = _AfterImport(name, action)
     sys.meta_path.insert(0, finder)
     return finder.remove
 
@@ -228,3 +238,107 @@ def trace_as(wrapper: Callable[..., Any], original: Callable[..., Any], twin: Ca
 def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make torch's compiler run `function` while tracing and keep the result as a constant."""
     return torch.compiler.assume_constant_result(function)
+
+
+# Operators can be watched only through a mode of torch's private module. Expiry: a public dispatch mode.
+DispatchMode = _dispatch.TorchDispatchMode
+MpsEvent = torch.mps.event.Event
+
+
+def stream_type_number(device_type: str) -> int:
+    """The number under which `torch.Stream` knows a device type. Expiry: `torch.Stream(device=...)` with an id."""
+    return int(torch._C._autograd.DeviceType.__members__[device_type.upper()].value)
+
+
+def mps_generator() -> torch.Generator:
+    """The generator that MPS operators draw from. Expiry: `torch.mps.default_generators`."""
+    return torch.mps._get_default_mps_generator()
+
+
+def mps_name() -> str:
+    """Metal's name of the device. Expiry: `torch.mps.get_device_name`."""
+    get_name = getattr(torch._C, "_mps_get_name", None)
+    return str(get_name()) if get_name is not None else ""
+
+
+def mps_core_count() -> int:
+    """The number of GPU cores. Expiry: `torch.mps.get_device_properties`."""
+    get_core_count = getattr(torch._C, "_mps_get_core_count", None)
+    return int(get_core_count()) if get_core_count is not None else 0
+
+
+def wraps_tensors(kind: type) -> bool:
+    """Whether a tensor class holds other tensors instead of memory. Expiry: none, it is how such classes are made."""
+    dispatch = getattr(kind, "__torch_dispatch__", None)
+    return dispatch is not None and dispatch is not torch._C._disabled_torch_dispatch_impl
+
+
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """A tensor's storage, or None if it has none (sparse tensors)."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # sparse, nested, functorch wrappers: torch says which
+        return None
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """The same number for all tensors that share memory. Expiry: public identity of storages."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """All memory behind a tensor as one flat tensor of bytes."""
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in an operator's result or argument."""
+    if isinstance(value, RealTensor):
+        return [value]
+    return [tensor for each in value for tensor in tensors_in(each)] if isinstance(value, (list, tuple)) else []
+
+
+class Effects:
+    """What an operator does to memory, read from its schema: makes new tensors, writes to arguments, or only views.
+
+    Expiry: public access to operator schemas.
+    """
+
+    def __init__(self, op: Any) -> None:
+        self._names = [each.name for each in op._schema.arguments]
+        self._written = [
+            (position, each.name)
+            for position, each in enumerate(op._schema.arguments)
+            if each.alias_info is not None and each.alias_info.is_write
+        ]
+        returned = [each.alias_info for each in op._schema.returns]
+        self.writes = bool(self._written)
+        self.is_view = bool(returned) and not self.writes and all(alias is not None for alias in returned)
+
+    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+        """The tensors among the arguments that the operator writes to."""
+        for position, name in self._written:
+            value = args[position] if position < len(args) else kwargs.get(name)
+            yield from tensors_in(value)
+
+
+@functools.cache
+def effects_of(op: Any) -> Effects:
+    """The effects of an operator."""
+    return Effects(op)
+
+
+def operator_library() -> Any:
+    """A place for kernels of ours that can be taken away again. Expiry: public removal of a registration."""
+    return torch.library.Library("aten", "IMPL")
+
+
+def close_library(library: Any) -> None:
+    """Take the kernels of a library away. Expiry: the same."""
+    library._destroy()
+
+
+def below_cpu_autocast() -> Any:
+    """Inside, operators go past the CPU's autocast. Expiry: a public way on from within an autocast kernel."""
+    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU))

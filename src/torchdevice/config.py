@@ -45,6 +45,7 @@ class Config:
     policy: str = "accelerate"
     log_level: str = "WARNING"
     enabled: bool = True
+    masquerade: bool = True
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def source(self, name: str) -> str:
@@ -70,6 +71,10 @@ def resolve_config(
         values[setting.field] = _checked(setting, given, source)
         sources[setting.field] = source
     enabled, sources["enabled"] = _enabled(environ)
+    masquerade = environ.get("TORCHDEVICE_MASQUERADE")
+    if masquerade is not None:
+        values["masquerade"] = _flag("TORCHDEVICE_MASQUERADE", masquerade)
+        sources["masquerade"] = "TORCHDEVICE_MASQUERADE"
     return Config(enabled=enabled, sources=sources, **values)
 
 

@@ -4,7 +4,8 @@
     ├── ConfigError (ValueError)              an unknown target, policy or environment value
     ├── AlreadyActive (RuntimeError)          a second activation with another configuration
     ├── TargetUnavailable (RuntimeError)      the target that was asked for is not on this machine
-    └── VirtualDeviceUnavailable (RuntimeError)   a virtual device cannot be built or installed here
+    ├── VirtualDeviceUnavailable (RuntimeError)   a virtual device cannot be built or installed here
+    └── CudaOnlyError (NotImplementedError)   a feature of CUDA (or Metal) that no other device has
 
     TorchDeviceWarning (UserWarning)          something changes meaning, or a setting was ignored
 
@@ -32,6 +33,10 @@ class TargetUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
 
 class VirtualDeviceUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
     """A virtual device cannot be built, loaded or installed in this process."""
+
+
+class CudaOnlyError(TorchDeviceError, NotImplementedError):
+    """A feature was asked for that exists only on the hardware that the code was written for."""
 
 
 class TorchDeviceWarning(UserWarning):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType
+from typing import Generic, Protocol, TypeVar
 
 from torchdevice.errors import TorchDeviceWarning
 
@@ -39,7 +40,27 @@ class Redirect:
     site: Site
 
 
-Listener = Callable[[Redirect], None]
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A question to a device that is not here, answered by the one that is: which API, how, by what, and where."""
+
+    api: str
+    kind: str
+    target: str
+    site: Site
+
+
+class Record(Protocol):
+    """What every record has."""
+
+    @property
+    def api(self) -> str: ...
+    @property
+    def site(self) -> Site: ...
+
+
+R = TypeVar("R", bound=Record)
+Listener = Callable[[R], None]
 Key = tuple[object, ...]
 
 # Places are told apart by code object and instruction, which is cheap but grows with code made by `exec`: beyond
@@ -47,12 +68,12 @@ Key = tuple[object, ...]
 FOLD_BEYOND = 20_000
 
 
-class _Tally:
+class _Tally(Generic[R]):
     """One place: its record and an atomic counter (`next` on an `itertools.count` needs no lock)."""
 
     __slots__ = ("_looks", "code", "counter", "record")
 
-    def __init__(self, record: Redirect, code: CodeType) -> None:
+    def __init__(self, record: R, code: CodeType) -> None:
         self.record = record
         self.code = code  # held, so that its identity is not reused while it is a key
         self.counter = itertools.count()
@@ -65,21 +86,21 @@ class _Tally:
         return seen
 
 
-class Ledger:
+class Ledger(Generic[R]):
     """All records of a session with their counts, and the listeners that hear of each place once."""
 
     def __init__(self) -> None:
-        self._tallies: dict[Key, _Tally] = {}
-        self._folded: dict[Redirect, int] = {}
+        self._tallies: dict[Key, _Tally[R]] = {}
+        self._folded: dict[R, int] = {}
         self._lock = threading.Lock()
-        self._listeners: list[Listener] = []
+        self._listeners: list[Listener[R]] = []
 
     def counter(self, key: Key) -> Iterator[int] | None:
         """The counter of a known place: `next` on it counts a call."""
         tally = self._tallies.get(key)
         return None if tally is None else tally.counter
 
-    def open(self, key: Key, code: CodeType, record: Redirect) -> Iterator[int]:
+    def open(self, key: Key, code: CodeType, record: R) -> Iterator[int]:
         """Enter a new place and tell the listeners; its counter."""
         with self._lock:
             if len(self._tallies) >= FOLD_BEYOND:
@@ -92,7 +113,7 @@ class Ledger:
             self._tell(listener, record)
         return tally.counter
 
-    def _tell(self, listener: Listener, record: Redirect) -> None:
+    def _tell(self, listener: Listener[R], record: R) -> None:
         try:
             listener(record)
         except Exception as error:  # user code must not fail because somebody listens: dropped, with one warning
@@ -108,13 +129,13 @@ class Ledger:
             self._folded[tally.record] = self._folded.get(tally.record, 0) + tally.total()
         self._tallies.clear()
 
-    def _drop(self, listener: Listener) -> None:
+    def _drop(self, listener: Listener[R]) -> None:
         with self._lock:
             if listener in self._listeners:
                 self._listeners.remove(listener)
 
     @contextmanager
-    def listening(self, listener: Listener) -> Iterator[None]:
+    def listening(self, listener: Listener[R]) -> Iterator[None]:
         """Hear of each new place while inside."""
         self.listen(listener)
         try:
@@ -122,12 +143,12 @@ class Ledger:
         finally:
             self._drop(listener)
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: Listener[R]) -> None:
         """Hear of each new place from now on."""
         with self._lock:
             self._listeners.append(listener)
 
-    def totals(self) -> dict[Redirect, int]:
+    def totals(self) -> dict[R, int]:
         """Each record with its number of calls, most frequent first."""
         with self._lock:
             totals = dict(self._folded)

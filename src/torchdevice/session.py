@@ -17,8 +17,9 @@ from typing import Any
 
 from torchdevice import compat
 from torchdevice.config import Config, resolve_config
+from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.events import Redirect
+from torchdevice.events import Redirect, Simulated
 from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
@@ -42,6 +43,7 @@ class Status:
     skipped: tuple[Skip, ...]
     redirected_calls: int
     redirected_places: int
+    simulated_calls: int
     lost: tuple[str, ...]
 
 
@@ -54,8 +56,9 @@ class Session:
         self._lock = threading.RLock()
         self._config: Config | None = None
         self._applied: Applied | None = None
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._lost: tuple[str, ...] = ()
+        self._masked: Masquerades | None = None
         self._builtins_registered = self._twins_registered = False
 
     @property
@@ -84,22 +87,38 @@ class Session:
         compat.default_device_functions()
         self._translator.start(host, config.policy)
         try:
-            replacements = self._replacements.select(self._translator.fills)
+            replacements = [*self._replacements.select(self._translator.fills)]
+            if config.masquerade:
+                replacements += self._masquerades().select(host)
             self._applied = apply([*replacements, *_worker_replacement(config, host)])
         except BaseException:
             self._translator.stop()
             raise
         self._config = config
+        if config.masquerade:
+            self._undo += self._masquerades().start(host)
         self._register_builtins()
         self._undo.append(compat.when_dynamo_is_imported(self._register_twins))
         compat.weights_only_cache_clear()
         self._undo.append(compat.weights_only_cache_clear)
         self._undo.append(_log_to_stderr(config, self._translator))
+        if config.masquerade:
+            hearing = self._masquerades().register.ledger.listening(_log_answer)
+            hearing.__enter__()
+            self._undo.append(lambda: hearing.__exit__(None, None, None))
         self._undo.append(_exported(config, host))
+
+    def _masquerades(self) -> Masquerades:
+        """Answers for the namespaces of devices that are not here; built by the first activation."""
+        if self._masked is None:
+            self._masked = Masquerades(self._translator)
+        return self._masked
 
     def _stop(self) -> None:
         assert self._applied is not None
         self._translator.stop()
+        if self._masked is not None:
+            self._masked.stop()
         self._lost = self._applied.undo()
         self._applied = None
         self._config = None
@@ -123,6 +142,8 @@ class Session:
             self._twins_registered = True
             for wrapper, original, twin in self._replacements.traced_twins():
                 compat.trace_as(wrapper, original, twin)
+        for wrapper, original, twin in self._masked.register.traced_twins() if self._masked is not None else ():
+            compat.trace_as(wrapper, original, twin)
 
     def _check_same(self, config: Config) -> None:
         assert self._config is not None
@@ -185,9 +206,10 @@ class Session:
             else {},
             override=self._translator.override.is_on(),
             patched=self._applied.paths if self._applied else (),
-            skipped=tuple(self._replacements.skips),
+            skipped=(*self._replacements.skips, *(self._masked.skips if self._masked is not None else ())),
             redirected_calls=sum(totals.values()),
             redirected_places=len({record.site for record in totals}),
+            simulated_calls=sum(self.simulated().values()),
             lost=self._lost,
         )
 
@@ -198,6 +220,10 @@ class Session:
     def report(self) -> Report:
         """What was redirected so far: API, from → to, count, first place."""
         return Report.of(self.totals())
+
+    def simulated(self) -> dict[Simulated, int]:
+        """Questions to devices that are not here, answered so far: each place with its number of calls."""
+        return self._masked.register.ledger.totals() if self._masked is not None else {}
 
     def original(self, path: str) -> Any:
         """Torch's own object at `path`, whether or not it is patched at the moment."""
@@ -315,6 +341,10 @@ def _log_to_stderr(config: Config, running: Translator) -> Callable[[], None]:
 
 def _log(record: Redirect) -> None:
     logger.info("%s: %s(%s) → %s: %s", record.site, record.api, record.asked, record.given, record.reason)
+
+
+def _log_answer(record: Simulated) -> None:
+    logger.info("%s: %s is %s, answered for %s", record.site, record.api, record.kind, record.target)
 
 
 activate = session.activate

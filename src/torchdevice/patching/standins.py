@@ -72,6 +72,7 @@ def stand_in(
             "__module__": module,
             "__qualname__": qualname,
             "__doc__": real.__doc__,
+            "__new__": real.__new__,  # `torch.Event.__new__(cls, ...)` in a class built on the real one
             "_real": real,
             "_construct": staticmethod(construct),
             **extra,

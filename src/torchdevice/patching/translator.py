@@ -48,7 +48,7 @@ class Translator:
 
     def __init__(self) -> None:
         self.settled: dict[object, object] = {}
-        self.ledger = Ledger()
+        self.ledger: Ledger[Redirect] = Ledger()
         self.override = CpuOverride()
         self.host = Host("cpu")
         self.policy = "accelerate"

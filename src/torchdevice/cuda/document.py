@@ -1,0 +1,78 @@
+"""docs/masquerade.md, printed from the rows: `python -m torchdevice.cuda.document > docs/masquerade.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchdevice.cuda.device import CUDA_VERSION
+from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
+from torchdevice.cuda.surface import ANSWERS, SURFACE, TRUTH_PACKAGES, Kind
+
+HEAD = f"""# The masquerade: what `torch.cuda` answers where there is no CUDA
+
+Printed by `python -m torchdevice.cuda.document`; do not edit.
+
+While TorchDevice is active on a host without CUDA, every public name of `torch.cuda` answers user code, and so do
+`torch.mps` on a host without Metal and `torch.xpu` on one without an Intel GPU. `TORCHDEVICE_MASQUERADE=0` switches it
+off: requests for devices are still translated, and `torch.cuda.is_available()` is `False` as in plain torch.
+
+**How.** torch's own Python functions and classes run; the C functions under them are answered by the target. So
+signatures, documentation, argument checks and error messages are torch's own.
+
+**Who is answered.** Names marked *truth* decide which code runs. They tell user code that the device is there, and the
+truth to torch itself and to packages whose CUDA code needs the real thing: {", ".join(sorted(TRUTH_PACKAGES))}.
+
+**Records.** `torchdevice.status().simulated_calls` counts the answers; with `TORCHDEVICE_LOG_LEVEL=INFO` every place in
+user code is logged once.
+
+**`torch.version.cuda`** is `{CUDA_VERSION}` where torch has none. Code that reads it mostly prints it or takes it apart
+(`torch.version.cuda.split(".")`) after `is_available()` said yes, and would crash on `None`; packages that compare it
+with the version that they were built for do so only if they were built for CUDA. `torch.version.hip` stays `None`.
+
+**Limits.** Streams do not overlap where the target has one queue. On the CPU, `memory_allocated` counts tensors that
+Python knows of; those that only the autograd graph holds show in the peak. An out-of-memory error of the target keeps
+its own class, unless that is `torch.OutOfMemoryError` already.
+
+| kind | meaning |
+| --- | --- |
+| mapped | the target's own function, or torch's own, which works here |
+| simulated | an object or figure with the semantics that the name has on its own device |
+| no-op | nothing to do: harmless, returns what the device would |
+| unsupported | raises `torchdevice.CudaOnlyError`, a `NotImplementedError` |
+"""
+
+
+def _table(kind: str) -> Iterator[str]:
+    yield f"\n## torch.{kind}\n"
+    yield "| name | kind | on MPS | on XPU | on the CPU |\n| --- | --- | --- | --- | --- |"
+    for row in sorted(SURFACE[kind], key=lambda row: row.name.lower()):
+        answer = ANSWERS[row.answer]
+        texts = [answer.mps, answer.xpu, answer.cpu]
+        cells = [texts[0], "as on MPS", "as on MPS"] if len(set(texts)) == 1 else texts
+        label = f"{row.kind.value}, truth" if row.truth else row.kind.value
+        yield f"| `{row.name}` | {label} | {' | '.join(cells)} |"
+
+
+def _neighbours() -> Iterator[str]:
+    yield "\n## Names outside the namespaces\n"
+    yield "| name | kind | answer |\n| --- | --- | --- |"
+    for row in (*NEIGHBOURS, *BUILDERS):
+        yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
+    yield ""
+    yield "Normalisations with half-precision weights under autocast on the CPU run in float32, as under CUDA's autocast."
+    yield "Names of `torch.cuda` that the target's own module lacks (`torch.mps.current_device`) are there as well."
+
+
+def page() -> str:
+    """The whole page."""
+    counts = {kind: sum(row.kind is kind for rows in SURFACE.values() for row in rows) for kind in Kind}
+    summary = ", ".join(f"{count} {kind.value}" for kind, count in counts.items())
+    lines = [HEAD, f"{sum(counts.values())} names: {summary}."]
+    for kind in SURFACE:
+        lines.extend(_table(kind))
+    lines.extend(_neighbours())
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

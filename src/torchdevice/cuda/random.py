@@ -1,0 +1,48 @@
+"""Random numbers: the namespace's generators are the target's default generators, seeded and restored through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchdevice.compat import RealDevice
+from torchdevice.cuda.device import Table, index_reader
+from torchdevice.cuda.target import Target
+
+# A CUDA generator's state: the seed and the offset, eight bytes each.
+CUDA_STATE_BYTES = 16
+
+
+def generators(target: Target) -> tuple[torch.Generator, ...]:
+    """`default_generators`: one per device."""
+    return tuple(target.generator(index) for index in range(target.count))
+
+
+def random_globals(kind: str, target: Target) -> Table:
+    """Names of the namespace's modules that say where random numbers come from, and when seeding happens: at once."""
+    return {
+        "default_generators": generators(target),
+        "_lazy_call": _call_now,
+        "set_rng_state": _set_rng_state(kind, target),
+    }
+
+
+def _call_now(callback: Callable[[], None], **_: Any) -> None:
+    callback()
+
+
+def _set_rng_state(kind: str, target: Target) -> Callable[..., None]:
+    read_index = index_reader(target)
+
+    def set_rng_state(new_state: Any, device: Any = kind) -> None:
+        generator = target.generator(read_index(device, optional=True))
+        state = new_state.to(RealDevice("cpu"))
+        if state.numel() == CUDA_STATE_BYTES != generator.get_state().numel():
+            # A checkpoint from a CUDA machine: its generator is another one, but the seed can be taken over.
+            generator.manual_seed(int.from_bytes(bytes(state[:8].tolist()), "little"))
+        else:
+            generator.set_state(state)
+
+    return set_rng_state
