@@ -115,7 +115,7 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
 
     def translated(asked: Any, frame: FrameType) -> Any:
         role = translator.roles[frame.f_code.co_filename]
-        if role.caller is Caller.TORCH and not role.runs_graphs:
+        if role.caller is Caller.TORCH and not role.relays:
             # Torch names devices to compare with (`device == torch.device("mps:0")`); what it makes there is
             # translated when it is made.
             return real(asked)
