@@ -87,7 +87,7 @@ def device_schemas() -> dict[str, list[Any]]:
         overloads.setdefault(name, []).append(schema)
         if name not in takes_device and "Device? device" in str(schema):
             takes_device.add(name)
-    return {name: overloads[name] for name in takes_device}
+    return {name: schemas for name, schemas in overloads.items() if name in takes_device}
 
 
 def has_device_context() -> bool:

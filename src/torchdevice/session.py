@@ -25,7 +25,7 @@ from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
 from torchdevice.policy.hosts import Host, invent_host, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
-from torchdevice.reporting.collect import Report
+from torchdevice.reporting.collect import Record, Report, merged
 
 logger = logging.getLogger("torchdevice")
 
@@ -213,9 +213,9 @@ class Session:
             lost=self._lost,
         )
 
-    def totals(self) -> dict[Redirect, int]:
+    def totals(self) -> dict[Record, int]:
         """Each record of this process with its number of calls so far."""
-        return self._translator.ledger.totals()
+        return merged(self._translator.ledger.totals(), self.simulated())
 
     def report(self) -> Report:
         """What was redirected so far: API, from → to, count, first place."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SUMMARY = "torchdevice: "
-SECONDS = 120
+SECONDS = 300
 
 
 def clean_environment(**extra: str) -> dict[str, str]:

@@ -125,12 +125,15 @@ def test_verbose_logs_each_place_once(tmp_path: Path) -> None:
     assert len(re.findall(r"train\.py:5: torch\.ones\(cuda:1\) → cpu", done.stderr)) == 1
 
 
-def test_every_device_of_spawn_trains(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "devices"), [([], ["cpu"]), (["--virtual", "cuda:2"], ["cuda:0", "cuda:1"])], ids=["here", "virtual"]
+)
+def test_every_device_of_spawn_trains(options: list[str], devices: list[str], tmp_path: Path) -> None:
     """The silent failure: `nprocs=torch.cuda.device_count()` with a count of 0 ends well and has done nothing."""
     write(tmp_path, {"spawned.py": SPAWN})
-    done = torchdevice("run", "--virtual", "cuda:2", "spawned.py", tmp_path, cwd=tmp_path)
+    done = torchdevice("run", *options, "spawned.py", tmp_path, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "ended\n")
-    assert [(tmp_path / f"{rank}.txt").read_text() for rank in (0, 1)] == ["cuda:0 20 True\n", "cuda:1 20 True\n"]
+    assert sorted(path.read_text() for path in tmp_path.glob("*.txt")) == [f"{name} 20 True\n" for name in devices]
     assert len(without_summary(done.stderr)[1]) == 1
 
 

@@ -11,8 +11,9 @@ from tests.cli.harness import write
 from torchdevice.cli import main
 from torchdevice.cli.scan import as_data, scan, verdict
 from torchdevice.cli.scanning.files import Source, walk
-from torchdevice.cli.scanning.tables import Tables
+from torchdevice.cli.scanning.tables import GROUPS, Tables
 from torchdevice.cli.scanning.visitor import Finding, findings
+from torchdevice.cuda.surface import SURFACE
 from torchdevice.patching.points import all_points
 
 IMPORTS = "import torch\nimport torch.nn as nn\nfrom torch import cuda\n"
@@ -43,6 +44,7 @@ CONSTRUCTS = [
     ("torch.cuda.FloatTensor(3)", "torch.cuda.FloatTensor", "handled"),
     ("pipeline(task, device='cuda')", 'the string "cuda"', "handled"),
     ("parser.add_argument('--device', default='xpu')", 'the string "xpu"', "handled"),
+    ("print(torch.version.cuda)", "torch.version.cuda", "simulated"),
     ("if x.device.type == 'cuda': pass", 'comparison with "cuda"', "changed"),
     ("x.is_cuda", ".is_cuda", "changed"),
     ("x.double()", ".double()", "changed"),
@@ -95,13 +97,33 @@ def test_the_tables_are_the_runtimes(known: Tables) -> None:
     assert known.movers >= {"cuda", "xpu"}
 
 
-def test_a_name_of_torch_cuda_is_judged_by_the_rows(monkeypatch: pytest.MonkeyPatch, known: Tables) -> None:
-    """Through every way of writing it; and it changes group when the runtime gets a row."""
-    ways = ["torch.cuda.synchronize()", "cuda.synchronize()", "from torch.cuda import synchronize"]
-    groups = [[each.group for each in found(way, known) if each.construct == "torch.cuda.synchronize"] for way in ways]
-    assert groups == [[known.of_namespace("torch.cuda.synchronize").group]] * 3  # type: ignore[union-attr]
-    monkeypatch.setattr(known, "_paths", known._paths | {"torch.cuda.synchronize"})
-    assert {each.group for way in ways for each in found(way, known)} == {"handled"}
+def test_every_row_of_the_masquerade_is_known(known: Tables) -> None:
+    """By the path that user code writes, also through the submodule that defines it."""
+    for space, rows in SURFACE.items():
+        for row in rows:
+            said = known.of_namespace(f"torch.{space}.{row.name}")
+            assert said is not None
+            assert said.group == GROUPS[row.kind], row
+    assert known.of_namespace("torch.cuda.memory.memory_allocated") == known.of_namespace("torch.cuda.memory_allocated")
+    assert known.of_namespace("torch.cuda.memory") is None
+    assert known.of_namespace("torch.cuda.Stream.priority_range") == known.of_namespace("torch.cuda.Stream")
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("synchronize", "handled"),
+        ("device_count", "simulated"),
+        ("GreenContext", "unsupported"),
+        ("no_such", "unsupported"),
+    ],
+)
+def test_a_name_of_torch_cuda_is_judged_by_its_row(name: str, group: str, known: Tables) -> None:
+    """Through every way of writing it."""
+    ways = [f"torch.cuda.{name}()", f"cuda.{name}()", f"from torch.cuda import {name}"]
+    assert [[(each.construct, each.group) for each in found(way, known)] for way in ways] == [
+        [(f"torch.cuda.{name}", group)]
+    ] * 3
 
 
 TREE = {

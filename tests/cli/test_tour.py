@@ -63,13 +63,16 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tour(commands: Path, tmp_path: Path) -> None:
     write(tmp_path, {"train.py": TRAIN, "kernels/k.cu": "", "fails.py": "import torch\n1 / torch.tensor(0)[3]\n"})
 
+    environment = clean_environment()
+    environment.pop("PYTHONPATH", None)  # it would find a checkout before the wheel
+
     def call(*words: str, name: str = "torchdevice") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [commands / name, *words],
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            env=clean_environment(),
+            env=environment,
             timeout=SECONDS,
             check=False,
         )

@@ -282,7 +282,7 @@ def outcome(call: Callable[[Any], Any], bad: Any) -> Any:
         return type(error), str(error)
 
 
-@pytest.mark.parametrize("bad", BAD, ids=repr)
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: "object" if type(bad) is object else repr(bad))
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 def test_bad_input_raises_what_plain_torch_raises(call: Callable[[Any], Any], bad: Any) -> None:
     ours = outcome(call, bad)
@@ -377,3 +377,18 @@ def test_the_line_of_user_code_is_reported_even_from_inside_torch() -> None:
     nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)).type("torch.cuda.HalfTensor")
     line = sys._getframe().f_lineno - 1
     assert {(row.first.file, row.first.line) for row in torchdevice.report().rows} == {(__file__, line)}
+
+
+def test_devices_that_torch_names_for_itself_are_not_requests() -> None:
+    scaler = torch.amp.GradScaler("cuda")
+    parameter = nn.Parameter(torch.ones(1))
+    scaler.scale(parameter * 2).sum().backward()
+    scaler.step(torch.optim.SGD([parameter], lr=1.0))
+    assert {row.asked for row in torchdevice.report().rows} == {"cuda"}
+
+
+def test_decorated_classes_are_reported_at_the_users_line() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        torch.cuda.amp.GradScaler()
+    assert {row.first.file for row in torchdevice.report().rows} == {__file__}

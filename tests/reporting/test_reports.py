@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from torchdevice.errors import ConfigError
-from torchdevice.events import Redirect, Site
+from torchdevice.events import Redirect, Simulated, Site
 from torchdevice.reporting import destinations, spool, text
 from torchdevice.reporting import html as html_report
 from torchdevice.reporting import json as json_report
@@ -39,6 +39,17 @@ def test_rows_group_places() -> None:
     assert second.api == "torch.amp.autocast_mode.autocast"
     assert [place.site.line for place in REPORT.by_place] == [3, 7, 9]
     assert REPORT.summary() == "torchdevice: cuda → cpu · 33 calls redirected at 3 places"
+
+
+def test_answers_are_a_section_of_their_own(tmp_path: Path) -> None:
+    totals = TOTALS | {Simulated("torch.cuda.device_count", "simulated", "cpu", Site("train.py", 3)): 4}
+    report = Report.of(totals)
+    assert (report.calls, report.places) == (33, 3)
+    assert report.summary() == f"{REPORT.summary()} · 4 calls answered at 1 place"
+    assert "torch.cuda.device_count  cuda   cpu    4      1       train.py:3" in text.render(report, CONTEXT)
+    assert json_report.as_data(report, CONTEXT)["counts"]["simulated"] == {"calls": 4, "places": 1}
+    spool.write(tmp_path, totals)
+    assert spool.read(tmp_path) == (totals, 1)
 
 
 def test_counts_of_processes_and_of_moments() -> None:

@@ -5,13 +5,17 @@ What follows from it is decided in `policy.resolve`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import copyreg
+import functools
 import os
 import pickle
 from multiprocessing import connection, queues, reduction
 from types import FrameType
 from typing import NamedTuple
+
+import typing_extensions
 
 from torchdevice.compat import TORCH_FOLDER
 from torchdevice.policy.resolve import Caller
@@ -34,13 +38,17 @@ _INSIDE_TORCH = {
     "hub.py": Caller.USER,
 }
 
-# These run graphs that were traced from user code. Factories in a graph were decided while tracing; methods that
-# move a tensor are still as the user wrote them.
-_GRAPH_RUNNERS = frozenset({"fx/interpreter.py", "_dynamo/utils.py"})
+# These pass on what user code wrote: they run graphs that were traced from it (factories in a graph were decided
+# while tracing; methods that move a tensor are still as they were written), or read a checkpoint's devices.
+_RELAYS = ("fx/interpreter.py", "_dynamo/utils.py", "_dynamo/variables/", "_weights_only_unpickler.py")
 _GENERATED_BY_FX = "<eval_with_key>"
 
 # The standard library's copying and pickling rebuild what was there: a CPU device stays one.
 _REBUILDERS = frozenset(str(module.__file__) for module in (copy, copyreg, pickle, connection, queues, reduction))
+
+
+# Decorators run between a user's line and what it calls: for the report, the line is further up.
+_DECORATORS = frozenset(str(module.__file__) for module in (contextlib, functools, typing_extensions))
 
 
 class Role(NamedTuple):
@@ -49,14 +57,14 @@ class Role(NamedTuple):
     caller: Caller
     inner: bool
     slot: int  # the caller's number: enum members hash slowly
-    runs_graphs: bool = False
+    relays: bool = False
 
 
 _SLOTS = {caller: slot for slot, caller in enumerate(Caller)}
 
 
-def _role(caller: Caller, inner: bool, runs_graphs: bool = False) -> Role:
-    return Role(caller, inner, _SLOTS[caller], runs_graphs)
+def _role(caller: Caller, inner: bool, relays: bool = False) -> Role:
+    return Role(caller, inner, _SLOTS[caller], relays)
 
 
 # Code under torch's compiler is not running in a frame of its own: it counts as user code, reported further up.
@@ -68,12 +76,12 @@ def role_of(filename: str) -> Role:
     if filename.startswith(TORCH_FOLDER):
         inside = filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
         best = max((prefix for prefix in _INSIDE_TORCH if _covers(prefix, inside)), key=len)
-        return _role(_INSIDE_TORCH[best], inner=True, runs_graphs=inside in _GRAPH_RUNNERS)
+        return _role(_INSIDE_TORCH[best], inner=True, relays=inside.startswith(_RELAYS))
     if filename.startswith(_GENERATED_BY_FX):
-        return _role(Caller.TORCH, inner=True, runs_graphs=True)
+        return _role(Caller.TORCH, inner=True, relays=True)
     if filename.startswith(_OURS) or filename in _REBUILDERS:
         return _role(Caller.TORCH, inner=True)
-    return _role(Caller.USER, inner=False)
+    return _role(Caller.USER, inner=filename in _DECORATORS)
 
 
 def _covers(prefix: str, path: str) -> bool:

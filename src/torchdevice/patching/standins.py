@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from torchdevice.compat import RealDevice
 from torchdevice.patching.adapters import importable
 from torchdevice.patching.translator import Translator
+from torchdevice.policy.resolve import Caller
 
 _ABSENT = object()
 _getframe = sys._getframe
@@ -84,7 +86,6 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
     """`torch.device`. Devices cannot change, so those that are decided once are shared."""
     settled = translator.settled
     places = translator.places
-    translate = translator.translate
 
     class DeviceType(StandInType):
         """Making a device costs torch little, so the known cases of `Translator.translate` are inlined here."""
@@ -103,15 +104,22 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
             if known is not None and known[2] is None and not translator.suspensions:
                 next(known[0])
                 return known[1]
-            given = translate(asked, path)
-            return given if given.__class__ is real else real(given)
+            return translated(asked, frame)
 
     def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not translator.in_force:
             return real(*args, **kwargs)
         type_and_index = args or (kwargs.get("type"), kwargs.get("index"))
         asked = "cpu:-1" if type_and_index == ("cpu", -1) else real(*args, **kwargs)
-        given = translate(asked, path, depth=2)
+        return translated(asked, _getframe(2))
+
+    def translated(asked: Any, frame: FrameType) -> Any:
+        role = translator.roles[frame.f_code.co_filename]
+        if role.caller is Caller.TORCH and not role.relays:
+            # Torch names devices to compare with (`device == torch.device("mps:0")`); what it makes there is
+            # translated when it is made.
+            return real(asked)
+        given = translator.translate_from(asked, path, frame, moving=True)
         return given if given.__class__ is real else real(given)
 
     return stand_in(real, path, construct, DeviceType)

@@ -118,7 +118,7 @@ class Translator:
         if not self.in_force:
             return asked
         role = self.roles[frame.f_code.co_filename]
-        return self._decide(asked, api, frame, TRACED if moving and role.runs_graphs else role)
+        return self._decide(asked, api, frame, TRACED if moving and role.relays else role)
 
     def translate_traced(self, asked: Any, api: str) -> Any:
         """The same for code under torch's compiler: what is traced counts as user code."""

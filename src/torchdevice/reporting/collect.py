@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from torchdevice.events import Redirect, Site
+from torchdevice.events import Redirect, Simulated, Site
 
-Totals = Mapping[Redirect, int]
+Record = Redirect | Simulated
+Totals = Mapping[Record, int]
 
 
 @dataclass(frozen=True)
@@ -21,12 +23,20 @@ class Kind:
     name: str
     title: str
     counted: str
-    columns: Callable[[Redirect], tuple[str, str, str]]  # asked, given, reason
+    columns: Callable[[Any], tuple[str, str, str]]  # asked, given, reason
 
 
 # A further kind of record is one more row here.
 KINDS: Mapping[type, Kind] = {
-    Redirect: Kind("redirected", "Redirected", "redirected", lambda record: (record.asked, record.given, record.reason))
+    Redirect: Kind(
+        "redirected", "Redirected", "redirected", lambda record: (record.asked, record.given, record.reason)
+    ),
+    Simulated: Kind(
+        "simulated",
+        "Answered for a device that is not here",
+        "answered",
+        lambda record: (record.api.split(".")[1], record.target, record.kind),
+    ),
 }
 
 
@@ -71,7 +81,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Report:
-    """What was changed, most frequent first; `by_place` has each line of user code, in the order of the files."""
+    """What was changed, most frequent first; `by_place` has each line of user code, in the order of the files.
+
+    `calls` and `places` count what was redirected.
+    """
 
     rows: tuple[Row, ...]
     calls: int
@@ -100,7 +113,9 @@ class Report:
         ]
         rows.sort(key=lambda row: (-row.calls, row.api, row.asked, row.given))
         each.sort(key=lambda place: (*_order(place.site), place.api, place.asked, place.given))
-        return Report(tuple(rows), sum(totals.values()), len({place.site for place in each}), tuple(each))
+        redirected = [place for place in each if place.kind == KINDS[Redirect].name]
+        calls, places = sum(place.calls for place in redirected), len({place.site for place in redirected})
+        return Report(tuple(rows), calls, places, tuple(each))
 
     def of_kind(self, name: str) -> tuple[Row, ...]:
         """The rows of one kind."""
@@ -141,21 +156,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def merged(*parts: Totals) -> dict[Redirect, int]:
-    """Counts of several processes as one."""
-    whole: dict[Redirect, int] = {}
+def merged(*parts: Mapping[Any, int]) -> dict[Record, int]:
+    """Counts of several processes, or of several kinds of records, as one."""
+    whole: dict[Record, int] = {}
     for part in parts:
         for record, calls in part.items():
             whole[record] = whole.get(record, 0) + calls
     return whole
 
 
-def since(before: Totals, now: Totals) -> dict[Redirect, int]:
+def since(before: Totals, now: Totals) -> dict[Record, int]:
     """What was counted between two moments."""
     return {record: calls - before.get(record, 0) for record, calls in now.items() if calls > before.get(record, 0)}
 
 
-def _place(record: Redirect, calls: int) -> Place:
+def _place(record: Record, calls: int) -> Place:
     kind = KINDS[type(record)]
     asked, given, reason = kind.columns(record)
     api = record.api.removesuffix(".__init__").removesuffix(".__new__")  # as the user calls it

@@ -12,8 +12,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from torchdevice.events import Redirect, Site
-from torchdevice.reporting.collect import KINDS, Totals, merged
+from torchdevice.events import Site
+from torchdevice.reporting.collect import KINDS, Record, Totals, merged
 
 RUN = "TORCHDEVICE_RUN"  # the variable with the folder; it exists while a process of the run is there to report
 
@@ -42,7 +42,7 @@ def write(folder: Path, totals: Totals) -> None:
     unfinished.replace(folder / f"{os.getpid()}.json")
 
 
-def read(folder: Path) -> tuple[dict[Redirect, int], int]:
+def read(folder: Path) -> tuple[dict[Record, int], int]:
     """The counts left so far, and by how many processes."""
     parts = [_totals(path) for path in sorted(folder.glob("*.json"))]
     return merged(*parts), len(parts)
@@ -53,7 +53,7 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _totals(path: Path) -> dict[Redirect, int]:
+def _totals(path: Path) -> dict[Record, int]:
     totals = {}
     for name, fields, calls in json.loads(path.read_text(encoding="utf-8")):
         site = Site(**fields.pop("site"))

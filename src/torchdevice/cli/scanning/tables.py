@@ -1,6 +1,7 @@
 """What is known about a construct: the runtime's own rows first, then what no row can help with.
 
-Nothing here decides what translation does: `patching.points` does, and this file only looks it up.
+Nothing here decides what translation does: `patching.points`, `cuda.surface` and `cuda.neighbours` do, and this file
+only looks it up.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any
 import torch
 
 from torchdevice.compat import device_types
+from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
+from torchdevice.cuda.surface import ANSWERS, SUBMODULES, SURFACE, TRUTH_PACKAGES, Kind
 from torchdevice.patching.points import MODULE, TENSOR, all_points
-from torchdevice.policy.hosts import is_accelerator
+from torchdevice.policy.hosts import is_accelerator, this_host
 
 HANDLED, SIMULATED, CHANGED, UNSUPPORTED = "handled", "simulated", "changed", "unsupported"
 TITLES = {
@@ -34,8 +37,15 @@ class Known:
     note: str
 
 
-# Packages that compute by CUDA itself. The runtime has no row for them because there is nothing to redirect.
-PACKAGES = {
+GROUPS = {
+    Kind.MAPPED: HANDLED,
+    Kind.SIMULATED: SIMULATED,
+    Kind.NO_OP: SIMULATED,
+    Kind.UNSUPPORTED: UNSUPPORTED,
+}
+
+# Packages that compute by CUDA itself: those to which the runtime tells the truth, and what to do about some.
+PACKAGES = dict.fromkeys(sorted(TRUTH_PACKAGES), "CUDA kernels of its own") | {
     "triton": "kernels for CUDA; write the operation in torch, or keep a torch path beside it",
     "flash_attn": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
     "xformers": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
@@ -54,9 +64,9 @@ PACKAGES = {
     "nvidia.dali": "NVIDIA's data loader; use torch.utils.data",
 }
 
-CALLS = {
-    "torch.utils.cpp_extension.CUDAExtension": "compiled by nvcc; only a CppExtension can be built here",
-}
+BUILDER_PATHS = frozenset(row.path for row in BUILDERS)
+CUDA_EXTENSION = "torch.utils.cpp_extension.CUDAExtension"
+CUDA_SOURCES = "CUDA sources are compiled by nvcc; only C++ can be built here"
 
 COMMANDS = {"nvidia-smi": "NVIDIA's tool; `torchdevice doctor` shows what is here", "nvcc": "NVIDIA's compiler"}
 
@@ -86,6 +96,13 @@ class Tables:
         methods = {point.path.rpartition(".")[2] for point in points if point.path.startswith((TENSOR, MODULE))}
         self.movers = self.accelerators & methods
         self.taking_device = frozenset(methods - self.accelerators)
+        target = this_host().type
+        self._surface = {
+            (space, row.name): Known(GROUPS[row.kind], getattr(ANSWERS[row.answer], target, ANSWERS[row.answer].cpu))
+            for space, rows in SURFACE.items()
+            for row in rows
+        }
+        self._neighbours = {row.path: Known(GROUPS[row.kind], row.answer) for row in NEIGHBOURS}
         types = "|".join(sorted(self.accelerators))
         self._device = re.compile(PATTERN_OF_DEVICE.format(types=types))
 
@@ -101,14 +118,20 @@ class Tables:
         return found is not None and id(found) in self._by_identity
 
     def of_namespace(self, path: str) -> Known | None:
-        """What becomes of a name in `torch.cuda` and its like; None for names that are in no such namespace."""
-        root, _, rest = path.partition(".")
-        space, _, name = rest.partition(".")
-        if root != "torch" or space not in self.accelerators or not name:
+        """What becomes of a name in `torch.cuda` and its like, or next to it; None for names that are in neither."""
+        if path in self._neighbours:
+            return self._neighbours[path]
+        root, space, *names = [*path.split("."), ""][:4]
+        name = ".".join(filter(None, names))
+        if root != "torch" or space not in self.accelerators or not name or name in SUBMODULES.get(space, ()):
             return None
+        # A function of a submodule has its row by its own name; an attribute of a class has that of the class.
+        for candidate in (name, names[0], names[-1]):
+            if (space, candidate) in self._surface:
+                return self._surface[space, candidate]
         if self.is_point(path):
             return Known(HANDLED, "a row of the translation")
-        return Known(UNSUPPORTED, f"translation has no answer for {path} yet")
+        return Known(UNSUPPORTED, f"translation has no answer for {path}")
 
     def nccl(self) -> Known:
         """The NCCL backend: translated if the runtime has a row for process groups."""

@@ -106,10 +106,9 @@ class _Visitor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _torch_call(self, node: ast.Call, path: str) -> None:
-        if path in tables.CALLS:
-            self._add(node, path, Known(UNSUPPORTED, tables.CALLS[path]))
-        elif path.startswith("torch.utils.cpp_extension.load") and _has_cuda_sources(node):
-            self._add(node, path, Known(UNSUPPORTED, "CUDA sources are compiled by nvcc"))
+        if path in tables.BUILDER_PATHS:
+            if path == tables.CUDA_EXTENSION or _has_cuda_sources(node):
+                self._add(node, path, Known(UNSUPPORTED, tables.CUDA_SOURCES))
         elif path == "torch.load" and len(node.args) < 2 and not any(k.arg == "map_location" for k in node.keywords):
             self._add(
                 node, "torch.load without map_location", Known(HANDLED, "each storage goes where the policy says")
