@@ -107,9 +107,10 @@ _FACTORY_MODULES = ("torch", "torch.fft", "torch.nested")
 
 def all_points() -> Iterator[Point]:
     """Every row for the installed torch: found ones first."""
-    yield from _factories()
+    factories = tuple(_factories())
+    yield from factories
     yield from _movers()
-    fresh = frozenset(point.path.rpartition(".")[2] for point in _factories() if point.traced == "fresh")
+    fresh = frozenset(point.path.rpartition(".")[2] for point in factories if point.traced == "fresh")
     yield Point("torch.jit.script", scripting.script, {"fresh": fresh})
     for path in legacy.legacy_paths():
         in_cuda = path.count(".") > 1
@@ -192,8 +193,8 @@ class Replacements:
 
     def _build(self) -> list[tuple[Point, Any, list[Replacement]]]:
         if self._built is None:
-            originals = {point.path: self._find(point) for point in all_points()}
             points = {point.path: point for point in all_points()}
+            originals = {path: self._find(point) for path, point in points.items()}
             self._built = [
                 (points[path], original, self._replace(points[path], original))
                 for path, original in originals.items()
