@@ -165,7 +165,7 @@ def test_the_document_is_printed_from_the_table() -> None:
 
 
 def test_activation_is_fast() -> None:
-    """150 ms where `import torch` takes 1.5 s of processor time: told by their ratio, which a busy machine leaves alone."""
+    """Less than 150 ms where `import torch` takes 1.5 s: told by their ratio, which a busy machine leaves alone."""
     code = (
         "import time\nstart = time.process_time()\nimport torch\nloaded = time.process_time()\n"
         "import torchdevice.session as s\nready = time.process_time()\ns.activate(target='cpu')\n"

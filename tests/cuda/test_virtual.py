@@ -143,3 +143,19 @@ def test_other_namespaces_on_a_cuda_host() -> None:
     assert not torch.xpu.is_available()
     with pytest.raises(torchdevice.CudaOnlyError, match="Metal source cannot run here"):
         torch.mps.compile_shader("kernel void f() {}")
+
+
+@on("cuda:2")
+def test_the_cpu_as_target_of_a_cuda_host() -> None:
+    import torch
+
+    import torchdevice
+
+    with torchdevice.redirect(target="cpu"):
+        torch.manual_seed(0)  # torch's own loop over the real generators
+        assert torch.cuda.device_count() == 1
+        assert torch.cuda.get_device_name() != "Virtual CUDA device"
+        with torchdevice.suspended():
+            assert torch.cuda.device_count() == 2
+    assert torch.cuda.get_device_name() == "Virtual CUDA device"
+    assert torch.zeros(1, device="cuda:1").device.index == 1

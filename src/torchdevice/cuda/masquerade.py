@@ -120,6 +120,8 @@ class Masquerade:
                 self.skips.append(Skip(f"torch.{self._kind}.{row.name}", f"torch {torch.__version__} has no such name"))
                 continue
             original = getattr(self._modules[home], name)
+            if original and not callable(original):
+                continue  # a value that torch has filled: the device is here after all, only not the target
             value = self._value(row, home, name, original)
             for module_name, module in self._modules.items():
                 if vars(module).get(name) is original and (module_name == home or _is_public(module, name)):
