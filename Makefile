@@ -12,7 +12,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: $(VENV)/.installed
-	TORCHDEVICE_LOG_LEVEL=WARNING $(BIN)/python -m torchdevice examples/train_cuda.py
+	$(BIN)/python -W ignore::FutureWarning -m torchdevice run examples/train_cuda.py
 
 test: lint types layers unit
 

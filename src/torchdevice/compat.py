@@ -85,7 +85,7 @@ def device_schemas() -> dict[str, list[Any]]:
         if namespace != "aten":
             continue
         overloads.setdefault(name, []).append(schema)
-        if name not in takes_device and "Device? device" in str(schema):
+        if name not in takes_device and any(argument.name == "device" for argument in schema.arguments):
             takes_device.add(name)
     return {name: schemas for name, schemas in overloads.items() if name in takes_device}
 

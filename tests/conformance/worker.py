@@ -100,6 +100,8 @@ def differs(expected: list[Any], actual: list[Any], kind: str, values: bool) -> 
             if want != have and not (isinstance(want, float) and want != want):
                 return f"{have!r} instead of {want!r}"
             continue
+        if have is None:
+            return "nothing instead of a tensor"
         if kind and have.device.type != kind:
             return f"a result on {have.device}"
         if values:

@@ -107,7 +107,7 @@ _FACTORY_MODULES = ("torch", "torch.fft", "torch.nested")
 
 def all_points() -> Iterator[Point]:
     """Every row for the installed torch: found ones first."""
-    factories = tuple(_factories())
+    factories = list(_factories())
     yield from factories
     yield from _movers()
     fresh = frozenset(point.path.rpartition(".")[2] for point in factories if point.traced == "fresh")
@@ -193,12 +193,10 @@ class Replacements:
 
     def _build(self) -> list[tuple[Point, Any, list[Replacement]]]:
         if self._built is None:
-            points = {point.path: point for point in all_points()}
-            originals = {path: self._find(point) for path, point in points.items()}
+            # All originals are looked up before the first replacement is built: some adapters need a neighbour's.
+            found = [(point, self._find(point)) for point in all_points()]
             self._built = [
-                (points[path], original, self._replace(points[path], original))
-                for path, original in originals.items()
-                if original is not None
+                (point, original, self._replace(point, original)) for point, original in found if original is not None
             ]
         return self._built
 

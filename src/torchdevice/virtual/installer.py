@@ -161,8 +161,6 @@ def _register(library: Library, device: str, support: Support) -> None:
     for number, functionality in enumerate(FUNCTIONALITIES):
         own = _registrations(f"{functionality}{key}")
         whole = matrix.WHOLE.get(functionality, ())
-        if real and key == "MPS" and not functionality:
-            whole += tuple(name for name in matrix.MPS_EXTRA if torch._C._dispatch_has_kernel(f"aten::{name}"))
         supported = matrix.supported(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
         names = {*_registrations(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
         for name in sorted(names):

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 # Registered for MPS by C++ code outside native_functions.yaml (torch's MPSFallback.mm); they run on the CPU there too.
+# Of `linalg_svd` the kernel inside is named, so that gradients work; svdvals, which calls it too, is then allowed.
 MPS_EXTRA = frozenset(
-    {"embedding_renorm_", "linalg_svd", "linalg_svd.U", "im2col", "col2im", "upsample_nearest3d.vec"}
+    {"embedding_renorm_", "_linalg_svd", "_linalg_svd.U", "im2col", "col2im"}
     | {"_slow_conv2d_forward", "_slow_conv2d_forward.output"}
 )
 # Composite for torch, but their C++ asks for the device type: on every device they are one kernel of ours, by
