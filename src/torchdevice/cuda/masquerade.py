@@ -6,6 +6,7 @@ One `Masquerade` per namespace that the host lacks, built once a process; `sessi
 from __future__ import annotations
 
 import gc
+import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -166,7 +167,8 @@ class Masquerade:
 
         if isinstance(original, type):
             makers: dict[str, Any] = {name: staticmethod(refuse) for name in vars(original) if not name.startswith("_")}
-            makers["__signature__"] = inspect.signature(original)
+            with contextlib.suppress(ValueError):  # where torch is built with CUDA, some are C classes without one
+                makers["__signature__"] = inspect.signature(original)
             return stand_in(original, path, lambda args, kwargs: refuse(*args, **kwargs), **makers)
         return dress(refuse, original, path)
 
