@@ -5,8 +5,8 @@ One `Masquerade` per namespace that the host lacks, built once a process; `sessi
 
 from __future__ import annotations
 
-import gc
 import contextlib
+import gc
 import inspect
 import sys
 from collections.abc import Callable, Iterator
