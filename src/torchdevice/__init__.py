@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torchdevice.errors import (
         AlreadyActive,
         ConfigError,
+        FallbackRefused,
         TargetUnavailable,
         TorchDeviceError,
         TorchDeviceWarning,
@@ -47,6 +48,7 @@ __all__ = [
     "AlreadyActive",
     "ConfigError",
     "Decision",
+    "FallbackRefused",
     "Report",
     "Status",
     "TargetUnavailable",
@@ -72,7 +74,7 @@ _HOMES = {"Decision": "policy.resolve", "Report": "reporting.collect"}
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    is_error = name.endswith(("Error", "Warning", "Active", "Unavailable"))
+    is_error = name.endswith(("Error", "Warning", "Active", "Unavailable", "Refused"))
     home = _HOMES.get(name, "errors" if is_error else "session")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return value

@@ -228,3 +228,77 @@ def trace_as(wrapper: Callable[..., Any], original: Callable[..., Any], twin: Ca
 def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make torch's compiler run `function` while tracing and keep the result as a constant."""
     return torch.compiler.assume_constant_result(function)
+
+
+# --- the dispatcher ------------------------------------------------------------------------------------------------
+
+
+def kernels_under(key: str) -> list[str]:
+    """Operators (`aten::add.Tensor`) with a kernel registered under exactly this dispatch key.
+
+    Expiry: a public reading of the dispatcher's table.
+    """
+    try:
+        return list(torch._C._dispatch_get_registrations_for_dispatch_key(key))
+    except RuntimeError:  # a key that this torch has no name for: nobody can have registered under it
+        return []
+
+
+def has_kernel(operator: str, key: str) -> bool:
+    """Whether an operator has a kernel registered under exactly this key. Expiry: as above."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+
+
+def operator_names() -> list[str]:
+    """Every operator that the dispatcher knows, with its namespace and overload. Expiry: as above."""
+    return list(torch._C._dispatch_get_all_op_names())
+
+
+def find_operator(name: str) -> Any:
+    """The operator `aten::add.Tensor` as an object that can be called and has a schema; None where it has no handle.
+
+    Expiry: a public look-up of operators by name.
+    """
+    space, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, space), packet), overload or "default")
+    except (AttributeError, RuntimeError):  # scripted and internal operators have no Python handle
+        return None
+
+
+def schema_of(operator: Any) -> Any:
+    """The schema of an operator object. Expiry: a public attribute."""
+    return operator._schema
+
+
+class Registrations:
+    """Kernels of ours under one dispatch key, taken back by `undo`.
+
+    `torch.library.Library` is public, its end is not: `torch.library.impl` stays for the life of the process.
+    Expiry: a public way to take a registration back.
+    """
+
+    def __init__(self, key: str, names: Sequence[str]) -> None:
+        self._key = key
+        spaces = {name.partition("::")[0] for name in names}
+        self._libraries = {space: torch.library.Library(space, "IMPL") for space in spaces}
+
+    def add(self, name: str, kernel: Callable[..., Any], with_keyset: bool = False) -> None:
+        """Register `kernel` for the operator `name`."""
+        library = self._libraries[name.partition("::")[0]]
+        library.impl(name, kernel, self._key, with_keyset=with_keyset)
+
+    def undo(self) -> None:
+        """What was there before is there again."""
+        for library in self._libraries.values():
+            library._destroy()
+
+
+def cpu_copy_of_generator(generator: Any) -> Any:
+    """A CPU generator that goes on where a device's generator is; drawing from it moves the device's generator on.
+
+    Expiry: device generators that can hand out a seed on every backend.
+    """
+    drawn = torch.ops.aten.randint.low_generator(0, 2**31 - 1, [1], generator=generator, device=generator.device)
+    return RealGenerator("cpu").manual_seed(int(drawn.item()))

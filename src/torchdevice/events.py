@@ -39,6 +39,26 @@ class Redirect:
     site: Site
 
 
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """An operator that ran elsewhere: which one, who ran it and why, on which dtypes, and where in user code."""
+
+    operator: str
+    executor: str
+    reason: str
+    dtypes: tuple[str, ...]
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackTotals:
+    """The figures of a `Fallback`: calls, seconds they took, bytes moved between the target and the executor."""
+
+    calls: int
+    seconds: float
+    bytes: int
+
+
 Listener = Callable[[Redirect], None]
 Key = tuple[object, ...]
 

@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torchdevice import compat
+from torchdevice import compat, fallback, virtual
 from torchdevice.config import Config, resolve_config
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.events import Redirect
+from torchdevice.events import Fallback, Redirect
 from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
@@ -96,6 +96,8 @@ class Session:
         self._undo.append(compat.weights_only_cache_clear)
         self._undo.append(_log_to_stderr(config, self._translator))
         self._undo.append(_exported(config, host))
+        if host.accelerated:
+            self._undo.append(_covered(config, host))
 
     def _stop(self) -> None:
         assert self._applied is not None
@@ -261,6 +263,13 @@ def _without_settings() -> Iterator[None]:
         os.environ.update(saved)
 
 
+def _covered(config: Config, host: Host) -> Callable[[], None]:
+    """Operators that the target lacks run elsewhere from now on; the undo takes that back."""
+    there = virtual.installed()
+    refused = there.refused if there is not None and there.device == host.type else frozenset()
+    return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, _log_fallback)
+
+
 def _worker_replacement(config: Config, host: Host) -> Iterator[Replacement]:
     """DataLoader workers start through us: also a spawned one, which has never heard of this session."""
     owner, name = compat.WORKER_LOOP.rsplit(".", 1)
@@ -311,6 +320,10 @@ def _log_to_stderr(config: Config, running: Translator) -> Callable[[], None]:
 
 def _log(record: Redirect) -> None:
     logger.info("%s: %s(%s) → %s: %s", record.site, record.api, record.asked, record.given, record.reason)
+
+
+def _log_fallback(record: Fallback) -> None:
+    logger.info("%s: %s ran on %s: %s", record.site, record.operator, record.executor, record.reason)
 
 
 activate = session.activate

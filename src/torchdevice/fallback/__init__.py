@@ -1,0 +1,45 @@
+"""Operators that the target lacks: they run elsewhere and their results come back, gradients included.
+
+Everything happens in the dispatcher, below autograd, so that a program needs no change and an operator that the target
+has costs nothing. `session` switches it on and off; the names here are what users and reports ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from torchdevice.events import Fallback, FallbackTotals
+from torchdevice.fallback.kernels import Coverage
+from torchdevice.fallback.records import FallbackLedger, Listener
+from torchdevice.fallback.route import Router
+
+__all__ = ["clear", "engage", "totals"]
+
+ledger = FallbackLedger()
+coverage = Coverage()
+
+
+def chain_of(setting: str, target: str) -> tuple[str, ...]:
+    """The executors that `TORCHDEVICE_FALLBACK` stands for on this target."""
+    if setting == "off":
+        return ()
+    return ("cpu",)
+
+
+def engage(
+    target: str, setting: str, source: str, refused: Collection[tuple[str, str]] = (), listener: Listener | None = None
+) -> Callable[[], None]:
+    """Cover what `target` lacks; the result takes it back."""
+    ledger.listener = listener
+    coverage.engage(Router(target, chain_of(setting, target), source, ledger), refused)
+    return coverage.disengage
+
+
+def totals() -> dict[Fallback, FallbackTotals]:
+    """What ran elsewhere so far: operator, executor, reason, dtypes, line of user code; calls, seconds, bytes."""
+    return ledger.totals()
+
+
+def clear() -> None:
+    """Forget the figures."""
+    ledger.clear()
