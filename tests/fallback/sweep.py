@@ -33,6 +33,8 @@ def check_sample(op: Any, sample: Any, kind: str, wants_gradient: bool) -> str |
         return f"raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     where = kind if names_a_device((sample.input, sample.args, sample.kwargs)) else ""
     for what, want, have in zip(("forward", "gradient"), expected, actual, strict=True):
+        if [w is None for w in want] != [h is None for h in have]:
+            return f"{what} differs: something is None on one side only"
         if text := differs(want, have, where, op.name not in UNINITIALISED):
             return f"{what} differs: {text}"
     return ""

@@ -122,7 +122,7 @@ def test_what_users_miss_most() -> None:
     tall, right = torch.randn(5, 3), torch.randn(5, 2)
     cases = {
         "ctc_loss": (
-            probabilities,
+            logits,
             lambda x, d: nn.functional.ctc_loss(x.log_softmax(2), targets.to(d), lengths, sizes),
         ),
         "adaptive_max_pool3d": (volume, lambda x, d: nn.functional.adaptive_max_pool3d(x, (2, 4, 3))),
