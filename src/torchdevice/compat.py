@@ -40,6 +40,8 @@ DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 MULTIPROCESSING_ITERATOR = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
 # Where `.cuda()`, `.cpu()` and `.to()` of all storages are defined. Expiry: none in sight.
 STORAGE_BASE = "torch.storage._StorageBase"
+# What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.
+REBUILD_TENSOR = "torch._utils._rebuild_tensor"
 # The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 
@@ -151,6 +153,11 @@ def place_storage(storage: Any, device: Any) -> Any:
     if str(device).partition(":")[0] == "cpu":
         return storage if storage.device.type == "cpu" else storage.cpu()
     return torch.serialization.default_restore_location(storage, str(device))
+
+
+def untyped_of(storage: Any) -> Any:
+    """The bytes of a typed storage; the public ways to them warn. Expiry: the removal of typed storages."""
+    return storage._untyped_storage
 
 
 def legacy_tensor_types() -> Iterator[tuple[ModuleType, str]]:

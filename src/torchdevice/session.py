@@ -83,6 +83,7 @@ class Session:
         host = target_host(config.target, config.source("target"))
         compat.default_device_functions()
         self._translator.start(host, config.policy)
+        self._translator.float64 = config.float64
         try:
             replacements = self._replacements.select(self._translator.fills)
             self._applied = apply([*replacements, *_worker_replacement(config, host)])

@@ -130,6 +130,8 @@ def test_what_users_miss_most() -> None:
         "lstsq": (tall, lambda x, d: torch.linalg.lstsq(x, right.to(d)).solution),
         "take": (tall, lambda x, d: x.take(torch.tensor([0, 3], device=d))),
         "mode": (tall, lambda x, d: x.mode(0).values),
+        "svd": (tall, lambda x, d: torch.linalg.svd(x, full_matrices=False).S),
+        "interpolate": (volume, lambda x, d: nn.functional.interpolate(x, scale_factor=2.0)),
         "pdist": (tall, lambda x, d: nn.functional.pdist(x)),
         "matrix_exp": (tall[:3], lambda x, d: torch.linalg.matrix_exp(x)),
     }

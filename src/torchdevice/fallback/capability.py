@@ -19,6 +19,10 @@ _DENSE_COMPOSITES = (*_COMPOSITES, "CompositeExplicitAutogradNonFunctional")
 
 _KEYS = {"mps": "MPS", "cuda": "CUDA", "xpu": "XPU", "hpu": "HPU", "mtia": "MTIA", "privateuseone": "PrivateUse1"}
 
+# torch registers these for the backend only to send them to the CPU (MPSFallback.mm). Nobody is told, and a kernel in
+# that place keeps a composite from its parts, which have gradients: they are taken apart again, and reported.
+RECOMPOSED = {"mps": ("aten::linalg_svd", "aten::upsample_nearest3d.vec")}
+
 
 @dataclass(frozen=True)
 class Gap:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from torchdevice import compat
-from torchdevice.fallback.capability import Gap, gaps
+from torchdevice.fallback.capability import RECOMPOSED, Gap, backend_key, gaps
 from torchdevice.fallback.route import Router
 from torchdevice.fallback.schema import Plan, read_plan
 
@@ -38,6 +38,17 @@ class Coverage:
                 if plan is not None:
                     registrations.add(gap.name, _kernel(plan, router))
                     self.covered[gap] = plan
+
+        self._recompose(RECOMPOSED.get(router.target, ()), backend_key(router.target))
+
+    def _recompose(self, names: Collection[str], backend: str) -> None:
+        for key in (backend, f"Autograd{backend}") if names else ():
+            registrations = compat.Registrations(key, tuple(names))
+            self._registrations.append(registrations)
+            for name in names:
+                operator = compat.find_operator(name)
+                if operator is not None:
+                    registrations.add(name, operator.decompose)
 
     def disengage(self) -> None:
         """Take every kernel back."""

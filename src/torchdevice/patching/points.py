@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.patching import adapters, legacy, loading, scripting, standins
+from torchdevice.patching import adapters, casts, legacy, loading, scripting, standins
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -70,6 +70,9 @@ WRITTEN = (
     Point("torch.amp.grad_scaler.GradScaler.__init__", adapters.parameter, {"name": "device", "as_type": True}),
     Point("torch.Tensor.type", legacy.tensor_type),
     Point("torch.set_default_tensor_type", legacy.default_tensor_type),
+    Point("torch.Tensor.double", casts.cast),
+    Point("torch.Tensor.cdouble", casts.cast),
+    Point(compat.REBUILD_TENSOR, casts.rebuilt),
     Point("torch.Tensor.pin_memory", adapters.pin_memory),
     Point("torch.Tensor.record_stream", adapters.record_stream),
     Point("torch.Tensor.get_device", adapters.get_device),
