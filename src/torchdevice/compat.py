@@ -302,6 +302,15 @@ class Registrations:
             library._destroy()
 
 
+def native_kernel(name: str, key: str) -> Any:
+    """The kernel that stands under a key right now, to be called after it was replaced there.
+
+    `torch.library.get_kernel` is public from torch 2.10; before, nothing can be guarded. Expiry: torch 2.9.
+    """
+    get = getattr(torch.library, "get_kernel", None)
+    return None if get is None else get(name, key)
+
+
 def cpu_copy_of_generator(generator: Any) -> Any:
     """A CPU generator that goes on where a device's generator is; drawing from it moves the device's generator on.
 

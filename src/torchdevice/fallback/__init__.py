@@ -13,7 +13,7 @@ from torchdevice.fallback.kernels import Coverage
 from torchdevice.fallback.records import FallbackLedger, Listener
 from torchdevice.fallback.route import Router
 
-__all__ = ["clear", "engage", "totals"]
+__all__ = ["clear", "engage", "guard", "totals"]
 
 ledger = FallbackLedger()
 coverage = Coverage()
@@ -33,6 +33,15 @@ def engage(
     ledger.listener = listener
     coverage.engage(Router(target, chain_of(setting, target), source, ledger), refused)
     return coverage.disengage
+
+
+def guard(operator: str) -> None:
+    """Let `operator` (`"aten::softplus"`) run elsewhere when the target's kernel refuses a dtype or a size.
+
+    Holds for this activation and all later ones. A guarded call costs a few microseconds more.
+    """
+    coverage.wanted_guards.add(operator)
+    coverage.guard(operator)
 
 
 def totals() -> dict[Fallback, FallbackTotals]:
