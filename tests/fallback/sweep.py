@@ -13,14 +13,25 @@ import warnings
 from typing import Any
 
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import torchdevice
 import torchdevice.virtual
-from tests.conformance.worker import UNINITIALISED, copied, differs, names_a_device, outcome, samples_of
 from torchdevice import fallback
 from torchdevice.policy.dtypes import dtype_on
+
+torchdevice.virtual.install("mps", support="real")
+torchdevice.activate(policy="portable")  # before op_db is made, which holds on to the functions that it finds
+
+from tests.conformance.worker import (  # noqa: E402
+    UNINITIALISED,
+    copied,
+    differs,
+    names_a_device,
+    op_db,
+    outcome,
+    samples_of,
+)
 
 
 def as_there(tensor: torch.Tensor) -> torch.Tensor:
@@ -63,8 +74,6 @@ def check(op: Any, kind: str, dtype: torch.dtype) -> tuple[int, int, list[str]]:
 def main() -> None:
     dtype = getattr(torch, sys.argv[1])
     wanted = set(sys.argv[2:])
-    torchdevice.virtual.install("mps", support="real")
-    torchdevice.activate(policy="portable")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     samples = passed = operators = whole = 0

@@ -21,6 +21,8 @@ GUARDED: dict[str, tuple[str, ...]] = {
         *("max_pool1d", "max_pool2d_with_indices_backward", "max_unpool2d", "max_unpool3d", "median"),
         *("median.dim_values", "nanmedian", "nanmedian.dim_values", "nll_loss", "softplus", "stft", "stft.center"),
         *("glu", "mish", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+        # torch computes these in float64, whatever they are given
+        *("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar"),
     )
 }
 # Refuse dtypes too, but are called at every step of every model, with dtypes that work: not worth a guard.
