@@ -256,6 +256,12 @@ def has_kernel(operator: str, key: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
 
 
+def runs_on(operator: str, key: str) -> bool:
+    """Whether an operator has a kernel for a backend: one of its own or a composite. Expiry: as above."""
+    keys = (key, "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+    return any(has_kernel(operator, each) for each in keys)
+
+
 def operator_names() -> list[str]:
     """Every operator that the dispatcher knows, with its namespace and overload. Expiry: as above."""
     return list(torch._C._dispatch_get_all_op_names())

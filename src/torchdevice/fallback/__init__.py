@@ -6,24 +6,28 @@ has costs nothing. `session` switches it on and off; the names here are what use
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 
 from torchdevice.events import Fallback, FallbackTotals
 from torchdevice.fallback.kernels import Coverage
+from torchdevice.fallback.matrix import Matrix, read_matrix
+from torchdevice.fallback.mlx import executor as mlx
 from torchdevice.fallback.records import FallbackLedger, Listener
 from torchdevice.fallback.route import Router
 
-__all__ = ["clear", "engage", "guard", "totals"]
+__all__ = ["clear", "engage", "guard", "matrix", "totals"]
 
 ledger = FallbackLedger()
 coverage = Coverage()
 
 
 def chain_of(setting: str, target: str) -> tuple[str, ...]:
-    """The executors that `TORCHDEVICE_FALLBACK` stands for on this target."""
+    """The executors that `TORCHDEVICE_FALLBACK` stands for. MLX by default where it has a GPU to compute on."""
     if setting == "off":
         return ()
-    return ("cpu",)
+    wants_mlx = setting == "mlx,cpu" or (setting == "auto" and target == "mps" and sys.platform == "darwin")
+    return ("mlx", "cpu") if wants_mlx and mlx.installed() else ("cpu",)
 
 
 def engage(
@@ -42,6 +46,11 @@ def guard(operator: str) -> None:
     """
     coverage.wanted_guards.add(operator)
     coverage.guard(operator)
+
+
+def matrix(target: str | None = None) -> Matrix:
+    """Every aten operator of the installed torch: native, guarded, mlx or cpu on this target. Text by `str`."""
+    return read_matrix(coverage, target)
 
 
 def totals() -> dict[Fallback, FallbackTotals]:

@@ -14,13 +14,14 @@ from torchdevice.compat import RealTensor
 from torchdevice.errors import FallbackRefused, explain_error
 from torchdevice.fallback import cpu
 from torchdevice.fallback.declined import Declined
+from torchdevice.fallback.mlx import executor as mlx
 from torchdevice.fallback.records import FallbackLedger
 from torchdevice.fallback.schema import Plan
 
 # Takes the plan, the arguments and the target's type; gives results on the target and the number of bytes moved.
 Executor = Callable[[Plan, tuple[Any, ...], dict[str, Any], str], tuple[Any, int]]
 
-EXECUTORS: dict[str, Executor] = {"cpu": cpu.run}
+EXECUTORS: dict[str, Executor] = {"cpu": cpu.run, "mlx": mlx.run}
 
 
 class Router:
