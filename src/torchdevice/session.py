@@ -22,6 +22,7 @@ from torchdevice.events import Fallback, Redirect
 from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
+from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
 from torchdevice.reporting.collect import Report
@@ -85,7 +86,7 @@ class Session:
         self._translator.start(host, config.policy)
         self._translator.float64 = config.float64
         try:
-            replacements = self._replacements.select(self._translator.fills)
+            replacements = self._replacements.select(self._translator.fills, lacks_dtypes(host.type))
             self._applied = apply([*replacements, *_worker_replacement(config, host)])
         except BaseException:
             self._translator.stop()

@@ -29,6 +29,8 @@ WAYS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "as_tensor": lambda x, wide: torch.as_tensor(np.zeros(2), device="mps"),
     "zeros_like": lambda x, wide: torch.zeros_like(wide, device="mps"),
     "new_zeros": lambda x, wide: x.new_zeros(2, dtype=torch.float64),
+    "softmax": lambda x, wide: x.softmax(0, dtype=torch.float64),
+    "log_softmax": lambda x, wide: torch.log_softmax(x, 0, dtype=torch.float64),
     "module": lambda x, wide: nn.Linear(2, 2).to("mps").double().weight,
     "wide module": lambda x, wide: nn.Linear(2, 2).double().to("mps").weight,
 }
@@ -99,6 +101,21 @@ def test_checkpoints_and_arrays() -> None:
     assert loaded["n"].dtype is torch.int64
     array = torch.from_numpy(np.arange(3.0))
     assert (array.dtype, array.device.type) == (torch.float32, "mps")
+
+
+@on("mps:real")
+def test_compressed_tensors_stay_on_the_cpu_and_products_come_back() -> None:
+    warnings.simplefilter("ignore")
+    torchdevice.activate(policy="portable")
+    dense = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
+    moved = dense.to_sparse_csr().to("cuda")
+    parts = (torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([2.0, 3.0]))
+    made = torch.sparse_csr_tensor(*(part.to("mps") for part in parts), size=(2, 2), device="cuda")
+    right = torch.randn(2, 3)
+    for compressed in (moved, made):
+        product = compressed @ right.to("mps")
+        assert product.device.type == "mps"
+        torch.testing.assert_close(product.to("cpu"), dense @ right)
 
 
 @on("mps:real")

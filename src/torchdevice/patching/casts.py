@@ -28,6 +28,21 @@ def cast(original: Function, path: str, translator: Translator) -> Function:
     return dress(wide, original, path)
 
 
+def with_dtype(original: Function, path: str, translator: Translator) -> Function:
+    """A function that computes in the dtype that it is given (`softmax(dtype=…)`)."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except TypeError as refusal:
+            return narrowed(refusal, elsewhere, args, kwargs, path, translator)
+
+    def elsewhere(first: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        return original(first if device is None else first.to(device), *args, **kwargs)
+
+    return dress(call, original, path)
+
+
 def rebuilt(original: Function, path: str, translator: Translator) -> Function:
     """What `torch.load` builds tensors with: bytes of a dtype that the target lacks are read on the CPU."""
 
