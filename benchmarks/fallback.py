@@ -2,7 +2,7 @@
 
 python benchmarks/fallback.py            prints the rows of a Markdown table; ratios within one run
 
-Two questions: the time that our kernel adds to the copies and the CPU's work; and the same operators and a small training
+Two questions: what our kernel adds to the copies and the CPU's work; and the same operators and a small training
 step under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own way, in C++) and under us.
 """
 

@@ -196,8 +196,8 @@ class Session:
         )
 
     def report(self) -> Report:
-        """What was redirected so far: API, from → to, count, first place."""
-        return Report.of(self._translator.ledger.totals())
+        """What was redirected so far (API, from → to, count, first place), and what ran elsewhere."""
+        return Report.of(self._translator.ledger.totals(), fallback.totals())
 
     def original(self, path: str) -> Any:
         """Torch's own object at `path`, whether or not it is patched at the moment."""

@@ -203,6 +203,9 @@ def test_the_record_names_operator_place_and_figures() -> None:
     assert figures.calls == 3
     assert figures.bytes == 3 * (48 + 12 + 24)
     assert figures.seconds > 0
+    (row,) = torchdevice.report().fallbacks
+    assert (row.operator, row.calls, row.site) == ("aten::mode", 3, record.site)
+    assert f"test_cpu.py:{row.site.line}" in str(torchdevice.report())
 
 
 @on("mps:real", env={"TORCHDEVICE_FALLBACK": "off"})
