@@ -99,7 +99,11 @@ class Session:
         self._undo.append(_log_to_stderr(config, self._translator))
         self._undo.append(_exported(config, host))
         if host.accelerated:
-            self._undo.append(_covered(config, host))
+            try:
+                self._undo.append(_covered(config, host))
+            except BaseException:
+                self._stop()
+                raise
 
     def _stop(self) -> None:
         assert self._applied is not None

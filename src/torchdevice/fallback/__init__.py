@@ -35,7 +35,11 @@ def engage(
 ) -> Callable[[], None]:
     """Cover what `target` lacks; the result takes it back."""
     ledger.listener = listener
-    coverage.engage(Router(target, chain_of(setting, target), source, ledger), refused)
+    try:
+        coverage.engage(Router(target, chain_of(setting, target), source, ledger), refused)
+    except BaseException:
+        coverage.disengage()
+        raise
     return coverage.disengage
 
 
