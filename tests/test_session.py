@@ -150,8 +150,8 @@ def test_an_error_halfway_takes_back_what_was_applied(monkeypatch: pytest.Monkey
     before = snapshot()
     chosen = session._replacements.select
 
-    def broken(filling: bool) -> Any:
-        yield from chosen(filling)
+    def broken(*conditions: bool) -> Any:
+        yield from chosen(*conditions)
         raise OSError("out of luck")
 
     monkeypatch.setattr(session._replacements, "select", broken)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AlreadyActive,
         ConfigError,
         CudaOnlyError,
+        FallbackRefused,
         TargetUnavailable,
         TorchDeviceError,
         TorchDeviceWarning,
@@ -49,6 +50,7 @@ __all__ = [
     "ConfigError",
     "CudaOnlyError",
     "Decision",
+    "FallbackRefused",
     "Report",
     "Status",
     "TargetUnavailable",
@@ -79,7 +81,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.notebook"), _EXTENSION[name])
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    is_error = name.endswith(("Error", "Warning", "Active", "Unavailable"))
+    is_error = name.endswith(("Error", "Warning", "Active", "Unavailable", "Refused"))
     home = _HOMES.get(name, "errors" if is_error else "session")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return value

@@ -45,6 +45,8 @@ DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 MULTIPROCESSING_ITERATOR = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
 # Where `.cuda()`, `.cpu()` and `.to()` of all storages are defined. Expiry: none in sight.
 STORAGE_BASE = "torch.storage._StorageBase"
+# What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.
+REBUILD_TENSOR = "torch._utils._rebuild_tensor"
 # The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 
@@ -156,6 +158,11 @@ def place_storage(storage: Any, device: Any) -> Any:
     if str(device).partition(":")[0] == "cpu":
         return storage if storage.device.type == "cpu" else storage.cpu()
     return torch.serialization.default_restore_location(storage, str(device))
+
+
+def untyped_of(storage: Any) -> Any:
+    """The bytes of a typed storage; the public ways to them warn. Expiry: the removal of typed storages."""
+    return storage._untyped_storage
 
 
 def legacy_tensor_types() -> Iterator[tuple[ModuleType, str]]:
@@ -342,3 +349,92 @@ def close_library(library: Any) -> None:
 def below_cpu_autocast() -> Any:
     """Inside, operators go past the CPU's autocast. Expiry: a public way on from within an autocast kernel."""
     return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU))
+
+
+# --- the dispatcher ------------------------------------------------------------------------------------------------
+
+
+def kernels_under(key: str) -> list[str]:
+    """Operators (`aten::add.Tensor`) with a kernel registered under exactly this dispatch key.
+
+    Expiry: a public reading of the dispatcher's table.
+    """
+    try:
+        return list(torch._C._dispatch_get_registrations_for_dispatch_key(key))
+    except RuntimeError:  # a key that this torch has no name for: nobody can have registered under it
+        return []
+
+
+def has_kernel(operator: str, key: str) -> bool:
+    """Whether an operator has a kernel registered under exactly this key. Expiry: as above."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+
+
+def runs_on(operator: str, key: str) -> bool:
+    """Whether an operator has a kernel for a backend: one of its own or a composite. Expiry: as above."""
+    keys = (key, "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+    return any(has_kernel(operator, each) for each in keys)
+
+
+def operator_names() -> list[str]:
+    """Every operator that the dispatcher knows, with its namespace and overload. Expiry: as above."""
+    return list(torch._C._dispatch_get_all_op_names())
+
+
+def find_operator(name: str) -> Any:
+    """The operator `aten::add.Tensor` as an object that can be called and has a schema; None where it has no handle.
+
+    Expiry: a public look-up of operators by name.
+    """
+    space, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, space), packet), overload or "default")
+    except (AttributeError, RuntimeError):  # scripted and internal operators have no Python handle
+        return None
+
+
+def schema_of(operator: Any) -> Any:
+    """The schema of an operator object. Expiry: a public attribute."""
+    return operator._schema
+
+
+class Registrations:
+    """Kernels of ours under one dispatch key, taken back by `undo`.
+
+    `torch.library.Library` is public, its end is not: `torch.library.impl` stays for the life of the process.
+    Expiry: a public way to take a registration back.
+    """
+
+    def __init__(self, key: str, names: Sequence[str]) -> None:
+        self._key = key
+        spaces = {name.partition("::")[0] for name in names}
+        self._libraries = {space: torch.library.Library(space, "IMPL") for space in spaces}
+
+    def add(self, name: str, kernel: Callable[..., Any], with_keyset: bool = False) -> None:
+        """Register `kernel` for the operator `name`."""
+        library = self._libraries[name.partition("::")[0]]
+        library.impl(name, kernel, self._key, with_keyset=with_keyset)
+
+    def undo(self) -> None:
+        """What was there before is there again."""
+        for library in self._libraries.values():
+            library._destroy()
+
+
+def native_kernel(name: str, key: str) -> Any:
+    """The kernel that stands under a key right now, to be called after it was replaced there.
+
+    `torch.library.get_kernel` is public from torch 2.10; before, nothing can be guarded. Expiry: torch 2.9.
+    """
+    get = getattr(torch.library, "get_kernel", None)
+    return None if get is None else get(name, key)
+
+
+def cpu_copy_of_generator(generator: Any) -> Any:
+    """A CPU generator that goes on where a device's generator is; drawing from it moves the device's generator on.
+
+    Expiry: device generators that can hand out a seed on every backend.
+    """
+    drawn = torch.ops.aten.randint.low_generator(0, 2**31 - 1, [1], generator=generator, device=generator.device)
+    return RealGenerator("cpu").manual_seed(int(drawn.item()))

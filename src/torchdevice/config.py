@@ -15,6 +15,8 @@ from torchdevice.errors import ConfigError, explain_error
 
 POLICIES = ("accelerate", "portable")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+FALLBACKS = ("auto", "off", "cpu", "mlx,cpu")
+FLOAT64 = ("downcast", "cpu", "error")
 AUTO = "auto"
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -34,6 +36,8 @@ SETTINGS = (
     Setting("target", "TORCHDEVICE_TARGET"),
     Setting("policy", "TORCHDEVICE_POLICY", POLICIES),
     Setting("log_level", "TORCHDEVICE_LOG_LEVEL", LOG_LEVELS),
+    Setting("fallback", "TORCHDEVICE_FALLBACK", FALLBACKS),
+    Setting("float64", "TORCHDEVICE_FLOAT64", FLOAT64),
 )
 
 
@@ -44,6 +48,8 @@ class Config:
     target: str = AUTO
     policy: str = "accelerate"
     log_level: str = "WARNING"
+    fallback: str = AUTO
+    float64: str = "downcast"
     enabled: bool = True
     masquerade: bool = True
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)

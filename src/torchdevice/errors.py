@@ -3,6 +3,7 @@
     TorchDeviceError
     ├── ConfigError (ValueError)              an unknown target, policy or environment value
     ├── AlreadyActive (RuntimeError)          a second activation with another configuration
+    ├── FallbackRefused (NotImplementedError) the target lacks an operator, and nothing may or can stand in for it
     ├── TargetUnavailable (RuntimeError)      the target that was asked for is not on this machine
     ├── VirtualDeviceUnavailable (RuntimeError)   a virtual device cannot be built or installed here
     └── CudaOnlyError (NotImplementedError)   a feature of CUDA (or Metal) that no other device has
@@ -25,6 +26,10 @@ class ConfigError(TorchDeviceError, ValueError):
 
 class AlreadyActive(TorchDeviceError, RuntimeError):  # noqa: N818 - reads as the state it reports
     """`activate()` was called with settings that differ from those in force."""
+
+
+class FallbackRefused(TorchDeviceError, NotImplementedError):  # noqa: N818
+    """The target lacks an operator, and the settings or the executors do not let it run elsewhere."""
 
 
 class TargetUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818

@@ -50,6 +50,26 @@ class Simulated:
     site: Site
 
 
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """An operator that ran elsewhere: which one, who ran it and why, on which dtypes, and where in user code."""
+
+    operator: str
+    executor: str
+    reason: str
+    dtypes: tuple[str, ...]
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackTotals:
+    """The figures of a `Fallback`: calls, seconds they took, bytes moved between the target and the executor."""
+
+    calls: int
+    seconds: float
+    bytes: int
+
+
 class Record(Protocol):
     """What every record has."""
 

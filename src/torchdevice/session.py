@@ -15,14 +15,15 @@ from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torchdevice import compat
+from torchdevice import compat, fallback, virtual
 from torchdevice.config import Config, resolve_config
 from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.events import Redirect, Simulated
+from torchdevice.events import Fallback, Redirect, Simulated
 from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
+from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
 from torchdevice.reporting.collect import Record, Report, merged
@@ -86,8 +87,9 @@ class Session:
         host = target_host(config.target, config.source("target"))
         compat.default_device_functions()
         self._translator.start(host, config.policy)
+        self._translator.float64 = config.float64
         try:
-            replacements = [*self._replacements.select(self._translator.fills)]
+            replacements = [*self._replacements.select(self._translator.fills, lacks_dtypes(host.type))]
             if config.masquerade:
                 replacements += self._masquerades().select(host)
             self._applied = apply([*replacements, *_worker_replacement(config, host)])
@@ -107,6 +109,12 @@ class Session:
             hearing.__enter__()
             self._undo.append(lambda: hearing.__exit__(None, None, None))
         self._undo.append(_exported(config, host))
+        if host.accelerated:
+            try:
+                self._undo.append(_covered(config, host))
+            except BaseException:
+                self._stop()
+                raise
 
     def _masquerades(self) -> Masquerades:
         """Answers for the namespaces of devices that are not here; built by the first activation."""
@@ -218,8 +226,8 @@ class Session:
         return merged(self._translator.ledger.totals(), self.simulated())
 
     def report(self) -> Report:
-        """What was redirected so far: API, from → to, count, first place."""
-        return Report.of(self.totals())
+        """What was redirected so far (API, from → to, count, first place), and what ran elsewhere."""
+        return Report.of(self.totals(), fallback.totals())
 
     def simulated(self) -> dict[Simulated, int]:
         """Questions to devices that are not here, answered so far: each place with its number of calls."""
@@ -291,6 +299,13 @@ def _without_settings() -> Iterator[None]:
         os.environ.update(saved)
 
 
+def _covered(config: Config, host: Host) -> Callable[[], None]:
+    """Operators that the target lacks run elsewhere from now on; the undo takes that back."""
+    there = virtual.installed()
+    refused = there.refused if there is not None and there.device == host.type else frozenset()
+    return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, _log_fallback)
+
+
 def _worker_replacement(config: Config, host: Host) -> Iterator[Replacement]:
     """DataLoader workers start through us: also a spawned one, which has never heard of this session."""
     owner, name = compat.WORKER_LOOP.rsplit(".", 1)
@@ -345,6 +360,10 @@ def _log(record: Redirect) -> None:
 
 def _log_answer(record: Simulated) -> None:
     logger.info("%s: %s is %s, answered for %s", record.site, record.api, record.kind, record.target)
+
+
+def _log_fallback(record: Fallback) -> None:
+    logger.info("%s: %s ran on %s: %s", record.site, record.operator, record.executor, record.reason)
 
 
 activate = session.activate

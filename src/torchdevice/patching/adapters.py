@@ -16,6 +16,7 @@ import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
 from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
+from torchdevice.patching.narrowing import blocking, narrowed, note
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.resolve import Caller
@@ -80,9 +81,12 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             known = device in settled
         except TypeError:  # unhashable: no device, torch says so
             known = True
-        if known and "pin_memory" not in kwargs:
-            return original(*args, **kwargs)
-        return elsewhere(device, args, kwargs)
+        try:
+            if known and "pin_memory" not in kwargs:
+                return original(*args, **kwargs)
+            return elsewhere(device, args, kwargs)
+        except (TypeError, NotImplementedError) as refusal:
+            return narrowed(refusal, original, args, kwargs, path, translator)
 
     def elsewhere(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if device is None and translator.in_force:
@@ -116,7 +120,10 @@ def tensor_like(original: Function, path: str, translator: Translator) -> Functi
                 known = True
             if not known:
                 kwargs["device"] = translator.translate(device, path)
-        return original(*args, **kwargs)
+        try:
+            return original(*args, **kwargs)
+        except (TypeError, NotImplementedError) as refusal:
+            return narrowed(refusal, original, args, kwargs, path, translator)
 
     return dress(factory, original, path)
 
@@ -172,7 +179,14 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             known = True
         if known and self.__class__ in _PLAIN:
             # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
-            return original(self, asked, *args, **kwargs) if args or kwargs else original(self, asked)
+            try:
+                if not args and not kwargs:
+                    return original(self, asked)
+                if translator.blocks:
+                    args, kwargs = blocking(args, kwargs)
+                return original(self, asked, *args, **kwargs)
+            except (TypeError, NotImplementedError) as refusal:
+                return narrowed(refusal, original, (self, asked, *args), kwargs, path, translator)
         return elsewhere(self, asked, args, kwargs)
 
     def elsewhere(self: Any, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -180,10 +194,18 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             device = kwargs.get("device")
             if device is not None:
                 kwargs["device"] = translator.translate(device, path, depth=2, moving=True)
-            return seen(self, **kwargs)
+            return converted(self, (), kwargs)
         if isinstance(asked, (str, bytes, int, RealDevice)):
             asked = translator.translate(asked, path, depth=2, moving=True)
-        return seen(self, asked, *args, **kwargs)
+        return converted(self, (asked, *args), kwargs)
+
+    def converted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if translator.blocks:
+            args, kwargs = blocking(args, kwargs)
+        try:
+            return seen(self, *args, **kwargs)
+        except (TypeError, NotImplementedError) as refusal:
+            return narrowed(refusal, seen, (self, *args), kwargs, path, translator)
 
     return dress(to, original, path)
 
@@ -215,7 +237,12 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
             return original(self, device if given is asked else given, *args, **kwargs)
         if args:
             kwargs["non_blocking"] = args[0]
-        return to(self, device=where, **kwargs)
+        if translator.blocks:
+            kwargs.pop("non_blocking", None)
+        try:
+            return to(self, device=where, **kwargs)
+        except (TypeError, NotImplementedError) as refusal:
+            return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
 
     return dress(accelerate, original, path)
 
@@ -246,7 +273,9 @@ def sample_on_generator(original: Function, path: str, translator: Translator) -
         generator = kwargs.get("generator")
         if generator is None or generator.device.type == input.device.type or not translator.in_force:
             return original(input, *args, **kwargs)
-        return original(arriving(input, generator.device), *args, **kwargs).to(input.device)
+        where = generator.device
+        there = input.to(where, dtype_on(where.type, input.dtype))
+        return original(there, *args, **kwargs).to(input.device)
 
     return dress(sample, original, path)
 
@@ -340,9 +369,15 @@ def get_default(original: Function, path: str, translator: Translator) -> Functi
     return dress(get_default_device, original, path)
 
 
-def arriving(tensor: torch.Tensor, device: RealDevice) -> torch.Tensor:
+def arriving(tensor: torch.Tensor, device: RealDevice, path: str, translator: Translator) -> torch.Tensor:
     """A tensor from outside on `device`, in the nearest dtype that exists there."""
-    return tensor.to(device, dtype_on(device.type, tensor.dtype))
+    dtype = dtype_on(device.type, tensor.dtype)
+    if dtype is not tensor.dtype and translator.float64 != "error":
+        note(path, tensor.dtype, dtype if translator.float64 == "downcast" else "cpu", translator)
+        if translator.float64 == "cpu":
+            return tensor
+        return tensor.to(device, dtype)
+    return tensor.to(device)
 
 
 # --- results and receivers ------------------------------------------------------------------------------------
@@ -354,7 +389,7 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
         given = translator.translate(None, path)
-        return made if given is None else arriving(made, given)
+        return made if given is None else arriving(made, given, path, translator)
 
     return dress(make, original, path)
 

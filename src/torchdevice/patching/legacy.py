@@ -11,6 +11,7 @@ import torch
 
 from torchdevice.compat import RealDevice, legacy_tensor_types
 from torchdevice.patching.adapters import Function, dress
+from torchdevice.patching.narrowing import narrowed
 from torchdevice.patching.standins import StandInType, stand_in
 from torchdevice.patching.translator import Translator
 
@@ -81,7 +82,10 @@ def tensor_type(original: Function, path: str, translator: Translator) -> Functi
         asked = args[0] if args else kwargs.get("dtype")
         read = _asked_legacy(asked) if translator.in_force else None
         if read is None or read.sparse:
-            return original(self, *args, **kwargs)
+            try:
+                return original(self, *args, **kwargs)
+            except TypeError as refusal:
+                return narrowed(refusal, original, (self, *args), kwargs, path, translator)
         given = translator.translate(read.device or "cpu", path)
         wanted = given if isinstance(given, RealDevice) else RealDevice(given)
         non_blocking = kwargs.get("non_blocking", args[1] if len(args) > 1 else False)

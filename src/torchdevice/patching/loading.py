@@ -105,25 +105,25 @@ def iterator_next(original: Function, path: str, translator: Translator) -> Func
         if not translator.in_force or translator.caller() is not Caller.USER or not _holds_cpu_tensor(batch):
             return batch
         given = translator.translate(None, "torch.utils.data.DataLoader")
-        return batch if given is None else moved(batch, given)
+        return batch if given is None else moved(batch, given, translator)
 
     return dress(__next__, original, path)
 
 
-def moved(batch: Any, device: Any) -> Any:
+def moved(batch: Any, device: Any, translator: Translator) -> Any:
     """The same structure with its tensors on `device`, built as torch's own collation builds structures."""
     if isinstance(batch, RealTensor):
-        return arriving(batch, device)
+        return arriving(batch, device, "torch.utils.data.DataLoader", translator)
     if not isinstance(batch, (str, bytes, type)) and callable(getattr(batch, "to", None)):
         return batch.to(device)
     if isinstance(batch, Mapping):
         clone = copy.copy(batch)
-        clone.update({key: moved(value, device) for key, value in batch.items()})  # type: ignore[attr-defined]
+        clone.update({key: moved(value, device, translator) for key, value in batch.items()})  # type: ignore[attr-defined]
         return clone
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(moved(value, device) for value in batch))
+        return type(batch)(*(moved(value, device, translator) for value in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)(moved(value, device) for value in batch)
+        return type(batch)(moved(value, device, translator) for value in batch)
     return batch
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.patching import adapters, legacy, loading, scripting, standins
+from torchdevice.patching import adapters, casts, legacy, loading, scripting, standins
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -24,6 +24,7 @@ Adapter = Callable[..., Any]
 
 ALWAYS = "always"
 FILLING = "filling"  # only where "none" and "cpu" go to an accelerator
+NARROWING = "narrowing"  # only where the target lacks float64
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,13 @@ WRITTEN = (
     Point("torch.amp.grad_scaler.GradScaler.__init__", adapters.parameter, {"name": "device", "as_type": True}),
     Point("torch.Tensor.type", legacy.tensor_type),
     Point("torch.set_default_tensor_type", legacy.default_tensor_type),
+    Point("torch.Tensor.double", casts.cast, when=NARROWING),
+    Point("torch.Tensor.cdouble", casts.cast, when=NARROWING),
+    Point("torch.Tensor.softmax", casts.with_dtype, when=NARROWING),
+    Point("torch.Tensor.log_softmax", casts.with_dtype, when=NARROWING),
+    Point("torch.softmax", casts.with_dtype, when=NARROWING),
+    Point("torch.log_softmax", casts.with_dtype, when=NARROWING),
+    Point(compat.REBUILD_TENSOR, casts.rebuilt, when=NARROWING),
     Point("torch.Tensor.pin_memory", adapters.pin_memory),
     Point("torch.Tensor.record_stream", adapters.record_stream),
     Point("torch.Tensor.get_device", adapters.get_device),
@@ -170,12 +178,13 @@ class Replacements:
         self._built: list[tuple[Point, Any, list[Replacement]]] | None = None
         self.skips: list[Skip] = []
 
-    def select(self, filling: bool) -> list[Replacement]:
-        """What to apply, given whether "none" and "cpu" go to an accelerator."""
+    def select(self, filling: bool, narrowing: bool = False) -> list[Replacement]:
+        """What to apply: do "none" and "cpu" go to an accelerator (`filling`), does it lack float64 (`narrowing`)?"""
+        conditions = {ALWAYS: True, FILLING: filling, NARROWING: narrowing}
         return [
             replacement
             for point, _, replacements in self._build()
-            if filling or point.when == ALWAYS
+            if conditions[point.when]
             for replacement in replacements
         ]
 

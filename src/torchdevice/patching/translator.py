@@ -52,6 +52,8 @@ class Translator:
         self.override = CpuOverride()
         self.host = Host("cpu")
         self.policy = "accelerate"
+        self.float64 = "downcast"
+        self.blocks = False  # copies to the target wait, whatever was asked
         self.active = False
         self.fills = False
         self.roles = Roles()
@@ -65,6 +67,7 @@ class Translator:
         self.stop()
         self.host, self.policy = host, policy
         self.fills = policy == "accelerate" and host.accelerated
+        self.blocks = host.type == "mps"
         self.settled.update(_settled_requests(host, self.fills))
         self.active = True
 

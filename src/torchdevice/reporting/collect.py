@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchdevice.events import Redirect, Simulated, Site
+from torchdevice.events import Fallback, FallbackTotals, Redirect, Simulated, Site
 
 Record = Redirect | Simulated
 Totals = Mapping[Record, int]
@@ -80,6 +80,20 @@ class Place:
 
 
 @dataclass(frozen=True)
+class FallbackRow:
+    """One operator that ran elsewhere at one place: who ran it, why, and what it cost."""
+
+    operator: str
+    executor: str
+    reason: str
+    dtypes: tuple[str, ...]
+    site: Site
+    calls: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Report:
     """What was changed, most frequent first; `by_place` has each line of user code, in the order of the files.
 
@@ -90,9 +104,10 @@ class Report:
     calls: int
     places: int
     by_place: tuple[Place, ...] = ()
+    fallbacks: tuple[FallbackRow, ...] = ()
 
     @staticmethod
-    def of(totals: Totals) -> Report:
+    def of(totals: Totals, fallbacks: Mapping[Fallback, FallbackTotals] | None = None) -> Report:
         """Group records by API and direction. Records come most frequent first; the first place is the lowest line."""
         each = [_place(record, calls) for record, calls in totals.items()]
         groups: dict[tuple[str, str, str, str], list[Place]] = {}
@@ -115,7 +130,11 @@ class Report:
         each.sort(key=lambda place: (*_order(place.site), place.api, place.asked, place.given))
         redirected = [place for place in each if place.kind == KINDS[Redirect].name]
         calls, places = sum(place.calls for place in redirected), len({place.site for place in redirected})
-        return Report(tuple(rows), calls, places, tuple(each))
+        elsewhere = tuple(
+            FallbackRow(f.operator, f.executor, f.reason, f.dtypes, f.site, t.calls, t.seconds, t.bytes)
+            for f, t in (fallbacks or {}).items()
+        )
+        return Report(tuple(rows), calls, places, tuple(each), elsewhere)
 
     def of_kind(self, name: str) -> tuple[Row, ...]:
         """The rows of one kind."""
@@ -123,7 +142,7 @@ class Report:
 
     def summary(self) -> str:
         """One line: where things went, how many calls, at how many places."""
-        if not self.rows:
+        if not self.rows and not self.fallbacks:
             return "torchdevice: nothing was redirected"
         ways: dict[str, None] = {}
         for row in self.of_kind("redirected"):
@@ -135,14 +154,20 @@ class Report:
                 calls = counted(sum(place.calls for place in members), "call")
                 places = counted(len({place.site for place in members}), "place")
                 parts.append(f"{calls} {kind.counted} at {places}")
+        if self.fallbacks:
+            parts.append(f"{counted(len({f.operator for f in self.fallbacks}), 'op')} fell back")
         return f"torchdevice: {' · '.join(parts)}"
 
     def __str__(self) -> str:
-        if not self.rows:
-            return self.summary()
         table: list[tuple[str, ...]] = [("API", "asked", "given", "calls", "first place")]
         table += [(row.api, row.asked, row.given, str(row.calls), str(row.first)) for row in self.rows]
-        return "\n".join([*columns(table), self.summary()])
+        elsewhere: list[tuple[str, ...]] = [("operator", "ran on", "calls", "ms", "kB", "place")]
+        elsewhere += [
+            (f.operator, f.executor, str(f.calls), f"{f.seconds * 1e3:.1f}", f"{f.bytes / 1e3:.1f}", str(f.site))
+            for f in self.fallbacks
+        ]
+        lines = [*(columns(table) if self.rows else ()), *(columns(elsewhere) if self.fallbacks else ())]
+        return "\n".join([*lines, self.summary()])
 
 
 def columns(table: list[tuple[str, ...]]) -> list[str]:

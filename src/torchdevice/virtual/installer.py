@@ -44,6 +44,7 @@ class Installation:
     count: int
     support: Support
     library: Library
+    refused: frozenset[tuple[str, str]] = frozenset()  # (operator, functionality) whose kernel only refuses
 
 
 _installation: Installation | None = None
@@ -67,7 +68,7 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
     library = Library(build.build())
     limit = memory.limit_from_environment()
     library.call("init", device.encode(), count, _denied_dtypes(device), limit, limit or memory.physical_memory())
-    _register(library, device, support)
+    refused = _register(library, device, support)
     DEVICES[device].install(library, count)
     selftest.run(device, count)
     if library.call("repair_autograd"):
@@ -79,7 +80,7 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
         )
     library.call("reset_counts")  # the self-test is not the program's
     atexit.register(_let_autograd_finish, library)
-    _installation = Installation(device, count, support, library)
+    _installation = Installation(device, count, support, library, refused)
     return _installation
 
 
@@ -148,11 +149,13 @@ def _denied_dtypes(device: str) -> int:
     return 1 << double | 1 << complex_double
 
 
-def _register(library: Library, device: str, support: Support) -> None:
+def _register(library: Library, device: str, support: Support) -> frozenset[tuple[str, str]]:
     """Our kernel for every operator that the physical backend has, and for every one that the virtual type has itself.
 
-    The latter matters on builds that contain real kernels for the type: each one must be unreachable.
+    The latter matters on builds that contain real kernels for the type: each one must be unreachable. The result is
+    what got a kernel that refuses, because the dispatcher cannot tell such a one from a kernel that computes.
     """
+    refused = set()
     key = device.upper()
     real = support == "real"
     fallback_wanted = device == "mps" and os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") == "1"
@@ -174,11 +177,13 @@ def _register(library: Library, device: str, support: Support) -> None:
                 if matrix.decomposes(short):
                     continue
                 flags = refusal
+                refused.add((name, functionality))
             library.call("register", name.encode(), number, flags, denied_dtypes.get(short, 0))
         library.call("fallback", number, refusal if real else NO_DEVICE_CHECK)
     for short, mask in denied_dtypes.items():
         if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{short}", "CompositeImplicitAutograd"):
             library.call("guard_dtypes", short.encode(), mask)
+    return frozenset(refused)
 
 
 def _has(name: str, supported: frozenset[str]) -> bool:

@@ -1,0 +1,56 @@
+"""What a target has and what it lacks, read from the dispatcher; nothing is probed by trial and nothing is registered.
+
+A kernel under the target's own key, or a composite that torch applies to every backend, means "has". torch's fallback
+for a whole backend (MPS has one that only raises) fills every empty slot, so *computed* kernels would say that nothing
+is missing: registrations are what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from torchdevice import compat
+
+# The layouts of tensors that a backend has keys for; each name completes a key: MPS, SparseMPS, …
+LAYOUTS = ("", "Sparse", "SparseCsr")
+_COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+_DENSE_COMPOSITES = (*_COMPOSITES, "CompositeExplicitAutogradNonFunctional")
+
+_KEYS = {"mps": "MPS", "cuda": "CUDA", "xpu": "XPU", "hpu": "HPU", "mtia": "MTIA", "privateuseone": "PrivateUse1"}
+
+# torch registers these for the backend only to send them to the CPU (MPSFallback.mm). Nobody is told, and a kernel in
+# that place keeps a composite from its parts, which have gradients: they are taken apart again, and reported.
+RECOMPOSED = {"mps": ("aten::linalg_svd", "aten::upsample_nearest3d.vec")}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """An operator that the target lacks for one layout, and the dispatch key at which it is missed."""
+
+    name: str
+    key: str
+
+
+def backend_key(device_type: str) -> str:
+    """The dispatch key of a device type. A renamed out-of-tree backend is PrivateUse1."""
+    return _KEYS.get(device_type, "PrivateUse1")
+
+
+def gaps(device_type: str, refused: Collection[tuple[str, str]] = ()) -> Iterator[Gap]:
+    """What the CPU has a kernel for and the target has not.
+
+    `refused` are pairs of (operator, layout) with a kernel that only refuses: a virtual device registers such ones.
+    """
+    backend = backend_key(device_type)
+    refusing = frozenset(refused)
+    for layout in LAYOUTS:
+        composites = _COMPOSITES if layout else _DENSE_COMPOSITES
+        key = f"{layout}{backend}"
+        there = frozenset(compat.kernels_under(key))
+        for name in sorted(compat.kernels_under(f"{layout}CPU")):
+            if not name.startswith("aten::"):
+                continue
+            absent = name not in there and not any(compat.has_kernel(name, composite) for composite in composites)
+            if absent or (name, layout) in refusing:
+                yield Gap(name, key)

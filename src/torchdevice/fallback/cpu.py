@@ -1,0 +1,258 @@
+"""The executor of last resort: every operator on the CPU, with the arguments moved there and the results moved back.
+
+What moves is decided by the operator's `Plan`. Strides are kept, a storage that several arguments share moves once,
+and a written argument is copied back into the tensor that the caller holds, so that views and bases stay one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchdevice import compat
+from torchdevice.compat import RealDevice, RealGenerator, RealTensor
+from torchdevice.fallback.schema import Plan
+from torchdevice.policy.dtypes import dtype_on
+
+CPU = RealDevice("cpu")
+NAME = "cpu"
+
+# Through the operators, not the methods: those are patched while a session is active.
+_copy_to = torch.ops.aten._to_copy.default
+_copy_into = torch.ops.aten.copy_.default
+_set_storage = torch.ops.aten.set_.source_Storage_storage_offset
+_as_strided = torch.ops.aten.as_strided.default
+_resize = torch.ops.aten.resize_.default
+_empty_strided = torch.ops.aten.empty_strided.default
+_empty = torch.ops.aten.empty.memory_format
+
+
+class Crossing:
+    """One call's way to the CPU and back. `moved` counts bytes in both directions."""
+
+    __slots__ = ("_by_identity", "_copies", "_shared", "_target_type", "device", "moved")
+
+    def __init__(self, target_type: str) -> None:
+        self._target_type = target_type
+        self.device: RealDevice | None = None
+        self.moved = 0
+        self._by_identity: dict[int, torch.Tensor] = {}
+        self._shared: dict[int, torch.UntypedStorage] = {}
+        self._copies: dict[str, Any] = {}
+
+    def enter(self, value: Any, name: str, plan: Plan) -> Any:
+        """An argument as the CPU takes it."""
+        if isinstance(value, RealTensor):
+            entered = self._tensor(value, name in plan.outs)
+        elif isinstance(value, (list, tuple)) and any(isinstance(item, RealTensor) for item in value):
+            entered = [
+                self._tensor(item, name in plan.outs) if isinstance(item, RealTensor) else item for item in value
+            ]
+        elif isinstance(value, RealDevice):
+            if value.type != self._target_type:
+                return value
+            self.device = self.device or value
+            return CPU
+        elif isinstance(value, RealGenerator):
+            return value if value.device.type == "cpu" else compat.cpu_copy_of_generator(value)
+        else:
+            return value
+        if name in plan.written or name in plan.outs:
+            self._copies[name] = entered
+        return entered
+
+    def _tensor(self, tensor: torch.Tensor, is_out: bool) -> torch.Tensor:
+        if tensor.device.type != self._target_type:
+            return tensor
+        if self.device is None or self.device.index is None:
+            self.device = tensor.device
+        known = self._by_identity.get(id(tensor))
+        if known is not None and not is_out:
+            return known
+        if is_out and tensor.layout is torch.strided:
+            return _empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=CPU)
+        entered = self._moved(tensor)
+        self._by_identity[id(tensor)] = entered
+        return entered
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.layout is not torch.strided:
+            return self._sparse(tensor)
+        shared = self._shared.get(_storage_of(tensor)) if self._shared else None
+        if shared is not None:
+            empty = _empty([0], dtype=tensor.dtype, device=CPU)
+            return _set_storage(empty, shared, tensor.storage_offset(), tensor.size(), tensor.stride())
+        self.moved += tensor.numel() * tensor.element_size()
+        entered = _copy_to(tensor, device=CPU)
+        if entered.stride() == tensor.stride() or tensor.numel() < 2:
+            return entered
+        return _restrided(entered, tensor)
+
+    def _sparse(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.moved += sparse_bytes(tensor)
+        return move_sparse(tensor, CPU)
+
+    def share(self, tensors: list[torch.Tensor], writes: bool) -> None:
+        """Move the storages that several of these tensors look at as a whole, once each."""
+        groups: dict[int, list[torch.Tensor]] = {}
+        for tensor in tensors:
+            if tensor.layout is torch.strided and tensor.device.type == self._target_type:
+                groups.setdefault(_storage_of(tensor), []).append(tensor)
+        for key, group in groups.items():
+            if len({id(tensor) for tensor in group}) == 1:
+                continue
+            storage = group[0].untyped_storage()
+            size = storage.nbytes()
+            # Two rows of a large table are cheaper moved by themselves, unless a write must be seen by both.
+            if not writes and size > 2 * sum(tensor.numel() * tensor.element_size() for tensor in group):
+                continue
+            raw = _set_storage(_empty([0], dtype=torch.uint8, device=group[0].device), storage, 0, [size], [1])
+            self._shared[key] = _copy_to(raw, device=CPU).untyped_storage()
+            self.moved += size
+
+    def leave(self, value: Any) -> Any:
+        """A result as the caller expects it: on the target."""
+        if isinstance(value, RealTensor):
+            if self.device is None:
+                return value
+            if value.layout is not torch.strided:
+                self.moved += sparse_bytes(value)
+                return move_sparse(value, self.device)
+            dtype = dtype_on(self.device.type, value.dtype)
+            self.moved += value.numel() * value.element_size()
+            if dtype is value.dtype:
+                return _copy_to(value, device=self.device)
+            return _copy_to(_copy_to(value, dtype=dtype), device=self.device)
+        if isinstance(value, (list, tuple)):
+            return [self.leave(item) for item in value]
+        return value
+
+    def write_back(self, name: str, original: Any) -> None:
+        """The new contents of a written argument, into the tensor that the caller holds."""
+        changed = self._copies.get(name)
+        if changed is None:
+            return
+        if isinstance(original, RealTensor):
+            self._write(original, changed)
+        else:
+            for one, its_copy in zip(original, changed, strict=True):
+                if one is not None:
+                    self._write(one, its_copy)
+
+    def _write(self, original: torch.Tensor, changed: torch.Tensor) -> None:
+        if original is changed:  # it was on the CPU all along
+            return
+        if original.layout is not torch.strided:
+            _copy_into(original, self.leave(changed))
+            return
+        if original.size() != changed.size():
+            _resize(original, changed.size())
+        self.moved += changed.numel() * changed.element_size()
+        _copy_into(original, changed)
+
+
+def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
+    """The operator on the CPU: its results on the target, and how many bytes moved."""
+    crossing = Crossing(target_type)
+    named = dict(zip(plan.arguments, args, strict=False))
+    named.update(kwargs)
+    tensors = _tensors_of(named, plan)
+    if len(tensors) > 1:
+        crossing.share(tensors, bool(plan.written))
+    given = {name: crossing.enter(value, name, plan) for name, value in named.items()}
+    results = plan.operator(*[given[name] for name in plan.arguments[: len(args)]], **{k: given[k] for k in kwargs})
+    for name in (*plan.written, *plan.outs):
+        if name in named:
+            crossing.write_back(name, named[name])
+    if plan.viewed is not None:
+        return _as_views(results, named[plan.viewed], given[plan.viewed]), crossing.moved
+    if plan.single:
+        source = plan.returned[0]
+        return (crossing.leave(results) if source is None else named[source]), crossing.moved
+    if not plan.returned:
+        return None, crossing.moved
+    returned = tuple(
+        crossing.leave(result) if source is None else named[source]
+        for source, result in zip(plan.returned, results, strict=True)
+    )
+    return returned, crossing.moved
+
+
+def _tensors_of(named: dict[str, Any], plan: Plan) -> list[torch.Tensor]:
+    found = []
+    for name, value in named.items():
+        if name in plan.outs:
+            continue
+        if isinstance(value, RealTensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [item for item in value if isinstance(item, RealTensor)]
+    return found
+
+
+def _storage_of(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _restrided(entered: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """The copy with the strides of what was copied: an expanded dimension stays expanded, a gap stays a gap."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    room = _empty_strided([span], [1], dtype=tensor.dtype, device=CPU)
+    restrided = _as_strided(room, tensor.size(), tensor.stride())
+    # Where elements overlap, all copies of one carry the same value: writing them one after the other is right,
+    # but copy_ refuses, so the overlapping dimensions are written once.
+    once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
+    _copy_into(restrided[once], entered[once])
+    return restrided
+
+
+def _as_views(results: Any, base: torch.Tensor, moved_base: torch.Tensor) -> Any:
+    """Results that look at an argument: the same look at the tensor that the caller holds."""
+    shift = base.storage_offset() - moved_base.storage_offset()
+    if isinstance(results, RealTensor):
+        return _as_strided(base, results.size(), results.stride(), results.storage_offset() + shift)
+    return [_as_views(result, base, moved_base) for result in results]
+
+
+def sparse_bytes(tensor: torch.Tensor) -> int:
+    """The bytes of a sparse tensor's parts."""
+    return sum(part.numel() * part.element_size() for part in _parts(tensor))
+
+
+def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    aten = torch.ops.aten
+    if tensor.layout is torch.sparse_coo:
+        return aten._indices(tensor), aten._values(tensor)
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return aten.crow_indices(tensor), aten.col_indices(tensor), aten.values(tensor)
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return aten.ccol_indices(tensor), aten.row_indices(tensor), aten.values(tensor)
+    return ()
+
+
+def move_sparse(tensor: torch.Tensor, device: RealDevice) -> torch.Tensor:
+    """A sparse tensor on another device, part by part: backends without sparse copies have dense ones."""
+    if tensor.device.type == device.type:
+        return tensor
+    parts = _parts(tensor)
+    if not parts:
+        return _copy_to(tensor, device=device)
+    moved = [_copy_to(part, device=device) for part in parts]
+    if tensor.layout is torch.sparse_coo:
+        return torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors(
+            tensor.sparse_dim(),
+            tensor.dense_dim(),
+            tensor.size(),
+            *moved,
+            dtype=tensor.dtype,
+            layout=torch.sparse_coo,
+            device=device,
+            is_coalesced=tensor.is_coalesced(),
+        )
+    try:
+        return torch.ops.aten._sparse_compressed_tensor_unsafe(
+            *moved, tensor.size(), dtype=tensor.dtype, layout=tensor.layout, device=device
+        )
+    except NotImplementedError:  # torch makes no compressed tensors for this device type (MPS): it stays here, and
+        return tensor  # operators that take it together with tensors of the target arrive at our kernels all the same

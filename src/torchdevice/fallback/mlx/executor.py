@@ -1,0 +1,145 @@
+"""Runs a call on MLX if there is a rule that is exact for it and it pays; declines with a reason otherwise.
+
+Tensors cross through CPU memory, as DLPack, one evaluation an operator. In-place, out= and view forms are left to the
+CPU executor: their work is in the copy, not in the computation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from torchdevice.compat import RealTensor
+from torchdevice.fallback.cpu import Crossing
+from torchdevice.fallback.declined import Declined
+from torchdevice.fallback.schema import FUNCTIONAL, Plan
+
+NAME = "mlx"
+_FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
+_INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+_NUMBERS = _FLOATS | _INTEGERS
+_ANY = _NUMBERS | {torch.bool}
+
+# How many elements a call must have before MLX beats the CPU, by MLX's own device and kind of rule; a kind that is
+# missing never does. With MLX on the CPU nothing does: the same cores, and a crossing on top. On a GPU only what is
+# plainly more work than a copy is listed: the other kinds have not been measured on one.
+PAYS_FROM: dict[str, dict[str, int]] = {"cpu": {}, "gpu": {"product": 1 << 18}}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row: the expression, its kind (for the cost), the dtypes that it takes, whether later tensors may differ."""
+
+    expression: Any
+    kind: str
+    dtypes: frozenset[torch.dtype]
+    mixed: bool = False
+
+
+def installed() -> bool:
+    """Whether MLX can be imported."""
+    return find_spec("mlx") is not None
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """Every rule by operator name (`aten::mm`)."""
+    from torchdevice.fallback.mlx import algebra, elementwise
+
+    tables = (
+        (elementwise.FLOAT_UNARY, "elementwise", _FLOATS, False),
+        (elementwise.FLOAT_BINARY, "elementwise", _FLOATS, False),
+        (elementwise.NUMBER, "elementwise", _NUMBERS, False),
+        (elementwise.COMPARISON, "elementwise", _NUMBERS, False),
+        (elementwise.INTEGER, "elementwise", _INTEGERS | {torch.bool}, False),
+        (algebra.REDUCTION, "reduction", frozenset({torch.float32}), False),
+        (algebra.PRODUCT, "product", frozenset({torch.float32}), False),
+        (algebra.ANY_DTYPE, "movement", _ANY - {torch.uint8}, False),
+        (algebra.INDEXED, "movement", _ANY, True),
+        (algebra.ORDER, "order", frozenset({torch.float32, torch.int32, torch.int64}), False),
+        (algebra.FOURIER, "fourier", frozenset({torch.float32, torch.complex64}), False),
+        (algebra.DECOMPOSITION, "decomposition", frozenset({torch.float32}), False),
+    )
+    return {
+        f"aten::{name}": Rule(expression, kind, dtypes, mixed)
+        for table, kind, dtypes, mixed in tables
+        for name, expression in table.items()
+    }
+
+
+@cache
+def _device_kind() -> str:
+    import mlx.core as mx
+
+    return "gpu" if mx.default_device().type == mx.gpu else "cpu"
+
+
+def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
+    """The operator on MLX: its results on the target, and how many bytes moved."""
+    rule = rules().get(plan.name)
+    if rule is None:
+        raise Declined("no rule")
+    tensors = _tensors(args) + _tensors(tuple(kwargs.values()))
+    least = PAYS_FROM[_device_kind()].get(rule.kind)
+    if least is None or sum(tensor.numel() for tensor in tensors) < least:
+        raise Declined("the CPU is faster for this size")
+    return apply(rule, plan, args, kwargs, target_type)
+
+
+def apply(rule: Rule, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
+    """The same whether or not it pays."""
+    if plan.kind != FUNCTIONAL:
+        raise Declined(f"the {plan.kind} form")
+    _check(rule, _tensors(args) + _tensors(tuple(kwargs.values())))
+    import mlx.core as mx
+
+    crossing = Crossing(target_type)
+    given = [_array(crossing.enter(value, name, plan), mx) for name, value in zip(plan.arguments, args, strict=False)]
+    options = {name: _array(crossing.enter(value, name, plan), mx) for name, value in kwargs.items()}
+    try:
+        results = rule.expression(*given, **options)
+    except TypeError as error:  # an argument that the expression has no parameter for (dtype=, memory_format=)
+        raise Declined(f"arguments: {error}") from error
+    except (
+        ValueError,
+        RuntimeError,
+    ) as error:  # MLX's own refusal; if the call is wrong, the CPU says so in torch's words
+        raise Declined(f"MLX: {error}") from error
+    several = isinstance(results, (tuple, list))
+    # torch knows no negative strides, and aborts on them when they come by DLPack.
+    arrays = [mx.contiguous(array) for array in (results if several else [results])]
+    mx.eval(arrays)
+    back = [crossing.leave(torch.from_dlpack(array)) for array in arrays]
+    return (tuple(back) if several else back[0]), crossing.moved
+
+
+def _check(rule: Rule, tensors: list[torch.Tensor]) -> None:
+    for tensor in tensors[:1] if rule.mixed else tensors:
+        if tensor.dtype not in rule.dtypes:
+            raise Declined(f"{tensor.dtype} is not exact there")
+    if not tensors or tensors[0].layout is not torch.strided or any(t.numel() == 0 for t in tensors):
+        raise Declined("sparse or empty tensors")
+    if not rule.mixed and len({tensor.dtype for tensor in tensors}) > 1:
+        raise Declined("several dtypes")
+
+
+def _tensors(values: tuple[Any, ...]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, RealTensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [item for item in value if isinstance(item, RealTensor)]
+    return found
+
+
+def _array(value: Any, mx: Any) -> Any:
+    if isinstance(value, RealTensor):
+        return mx.array(value.detach().contiguous())
+    if isinstance(value, list) and value and isinstance(value[0], RealTensor):
+        return [_array(item, mx) for item in value]
+    return value

@@ -1,0 +1,122 @@
+"""Requests for a dtype that the target lacks (float64 and complex128 on mps): narrowed, kept on the CPU, or refused.
+
+torch is asked first, so that nothing is added to a call that works; its refusal of the dtype, and no other error, leads
+here. `TORCHDEVICE_FLOAT64` chooses. Each place in user code is warned of once and counted like a redirection.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from typing import Any
+
+import torch
+
+from torchdevice.compat import RealDevice, RealTensor
+from torchdevice.errors import TorchDeviceWarning
+from torchdevice.events import Redirect, Site
+from torchdevice.patching.callers import user_frame
+from torchdevice.patching.translator import Translator
+from torchdevice.policy.dtypes import dtype_on
+
+# torch's own words; the MPS backend raises them as TypeErrors, like errors of the caller that must go through.
+_REFUSALS = re.compile(
+    r"Cannot convert a MPS Tensor to float64 dtype|Trying to convert (Double|ComplexDouble) to the MPS backend"
+)
+_CPU = RealDevice("cpu")
+_CONVERSIONS = frozenset({"to", "type", "double", "cdouble"})
+
+
+def narrowed(
+    refusal: TypeError | NotImplementedError,
+    original: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    path: str,
+    translator: Translator,
+    takes_dtype: bool = True,
+) -> Any:
+    """The call again, in a dtype that the target has, or on the CPU. Raises `refusal` if it is something else."""
+    if isinstance(refusal, NotImplementedError):
+        return _uncompressed(refusal, original, args, kwargs, path, translator)
+    refused = _REFUSALS.search(str(refusal))
+    if refused is None or translator.float64 == "error" or not translator.in_force:
+        raise refusal
+    wide = torch.complex128 if refused[1] == "ComplexDouble" else torch.float64
+    narrow = dtype_on(translator.host.type, wide)
+    if translator.float64 == "cpu":
+        note(path, wide, "cpu", translator)
+        return _on_cpu(original, args, kwargs, wide)
+    note(path, wide, narrow, translator)
+    if not takes_dtype:  # `.double()`: the method's name is the dtype
+        return torch.ops.aten._to_copy.default(args[0], dtype=narrow) if args[0].dtype is not narrow else args[0]
+    type_on = translator.host.type
+    again = tuple(dtype_on(type_on, a) if isinstance(a, torch.dtype) else a for a in args)
+    options = {k: dtype_on(type_on, v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+    if again == args and options.get("dtype") is kwargs.get("dtype"):
+        if len(args) > 2 and args[2] is None:  # `Module.to` fills the places of `tensor.to(device, dtype, …)`
+            again = (*args[:2], narrow, *args[3:])
+        else:
+            options["dtype"] = narrow
+    return original(*again, **options)
+
+
+def _on_cpu(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wide: torch.dtype) -> Any:
+    """The request with its dtype and without its device: conversions of a tensor, else a factory."""
+    if args and isinstance(args[0], RealTensor) and getattr(original, "__name__", "") in _CONVERSIONS:
+        return torch.ops.aten._to_copy.default(args[0], dtype=wide, device=_CPU)
+    return original(*args, **{**kwargs, "device": _CPU})
+
+
+def _uncompressed(
+    refusal: NotImplementedError,
+    original: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    path: str,
+    translator: Translator,
+) -> Any:
+    """Compressed sparse tensors, which torch makes for some device types only: they stay on the CPU.
+
+    Operators that take one together with tensors of the target arrive at the target's fallbacks all the same.
+    """
+    if "new_compressed_tensor" not in str(refusal) or not translator.in_force:
+        raise refusal
+    note(path, "a compressed sparse tensor", "cpu", translator)
+    if getattr(original, "__name__", "") in _CONVERSIONS:
+        return args[0]
+    here = tuple(value.to(_CPU) if isinstance(value, RealTensor) else value for value in args)
+    options = {name: value.to(_CPU) if isinstance(value, RealTensor) else value for name, value in kwargs.items()}
+    return original(*here, **{**options, "device": _CPU})
+
+
+def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
+    """Count the place and warn of it once."""
+    frame = user_frame(sys._getframe(1), translator.roles)
+    asked, became = str(wide).removeprefix("torch."), str(given).removeprefix("torch.")
+    key = (id(frame.f_code), frame.f_lasti, path, asked, became)
+    counter = translator.ledger.counter(key)
+    if counter is None:
+        site = Site(frame.f_code.co_filename, frame.f_lineno)
+        reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.float64})"
+        counter = translator.ledger.open(key, frame.f_code, Redirect(path, asked, became, reason, site))
+        warnings.warn_explicit(
+            f"{path} asked for {asked}; {reason}, so it became {became}.\n"
+            "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error refuses them",
+            TorchDeviceWarning,
+            site.file,
+            site.line,
+        )
+    next(counter)
+
+
+def blocking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a conversion that waits: asynchronous copies to MPS can hand out memory too early."""
+    if kwargs.get("non_blocking"):
+        kwargs = {**kwargs, "non_blocking": False}
+    for position, value in enumerate(args):
+        if isinstance(value, bool):  # the first one, in every form of the call
+            args = (*args[:position], False, *args[position + 1 :])
+            break
+    return args, kwargs

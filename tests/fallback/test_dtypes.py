@@ -1,0 +1,145 @@
+"""Requests for float64 on a target without it: narrowed with one warning a place, kept on the CPU, or refused."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import torchdevice
+from tests.virtual.harness import on
+
+WAYS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "double": lambda x, wide: x.double(),
+    "to dtype": lambda x, wide: x.to(torch.float64),
+    "to keyword": lambda x, wide: x.to(dtype=torch.float64),
+    "to device": lambda x, wide: wide.to("mps"),
+    "to device and dtype": lambda x, wide: x.to("mps", torch.float64),
+    "cuda": lambda x, wide: wide.cuda(),
+    "type": lambda x, wide: x.type(torch.float64),
+    "zeros": lambda x, wide: torch.zeros(2, dtype=torch.float64, device="mps"),
+    "arange": lambda x, wide: torch.arange(3, dtype=torch.double, device="cuda"),
+    "tensor": lambda x, wide: torch.tensor(np.zeros(2), device="mps"),
+    "as_tensor": lambda x, wide: torch.as_tensor(np.zeros(2), device="mps"),
+    "zeros_like": lambda x, wide: torch.zeros_like(wide, device="mps"),
+    "new_zeros": lambda x, wide: x.new_zeros(2, dtype=torch.float64),
+    "softmax": lambda x, wide: x.softmax(0, dtype=torch.float64),
+    "log_softmax": lambda x, wide: torch.log_softmax(x, 0, dtype=torch.float64),
+    "module": lambda x, wide: nn.Linear(2, 2).to("mps").double().weight,
+    "wide module": lambda x, wide: nn.Linear(2, 2).double().to("mps").weight,
+}
+
+
+@on("mps:real")
+def test_narrowed_with_one_warning_a_place() -> None:
+    torchdevice.activate(policy="portable")
+    x, wide = torch.ones(2, device="mps"), torch.ones(2, dtype=torch.float64)
+    for name, ask in WAYS.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            results = [ask(x, wide) for _ in range(3)]
+        assert [(r.dtype, r.device.type) for r in results] == [(torch.float32, "mps")] * 3, name
+        texts = [str(w.message) for w in caught if issubclass(w.category, torchdevice.TorchDeviceWarning)]
+        assert len(texts) in (1, 2), (name, texts)  # a module has two parameters, but one place
+        assert "TORCHDEVICE_FLOAT64=downcast" in texts[0]
+        assert caught[0].filename == __file__, name
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert x.to(torch.complex128).dtype is x.cdouble().dtype is torch.complex64
+    assert any(row.asked == "float64" and row.given == "float32" for row in torchdevice.report().rows)
+
+
+@on("mps:real", env={"TORCHDEVICE_FLOAT64": "cpu"})
+def test_kept_on_the_cpu() -> None:
+    warnings.simplefilter("ignore")
+    torchdevice.activate(policy="portable")
+    x, wide = torch.ones(2, device="mps"), torch.ones(2, dtype=torch.float64)
+    for name, ask in WAYS.items():
+        result = ask(x, wide)
+        assert (result.dtype, result.device.type) == (torch.float64, "cpu"), name
+
+
+@on("mps:real", env={"TORCHDEVICE_FLOAT64": "error"})
+def test_refused_in_torchs_words() -> None:
+    torchdevice.activate(policy="portable")
+    x, wide = torch.ones(2, device="mps"), torch.ones(2, dtype=torch.float64)
+    for ask in WAYS.values():
+        with pytest.raises(TypeError, match="Cannot convert a MPS Tensor to float64"):
+            ask(x, wide)
+
+
+@on("mps:real")
+def test_other_type_errors_are_the_callers() -> None:
+    torchdevice.activate(policy="portable")
+    for wrong in (
+        lambda: torch.zeros("a"),
+        lambda: torch.zeros(2, device="mps").to([]),
+        lambda: torch.zeros(2).double(1, 2),
+    ):
+        with pytest.raises(TypeError) as raised:
+            wrong()
+        assert "float64" not in str(raised.value)
+
+
+@on("mps:real")
+def test_checkpoints_and_arrays() -> None:
+    warnings.simplefilter("ignore")
+    torchdevice.activate()
+    with torchdevice.suspended():
+        file = io.BytesIO()
+        torch.save({"w": torch.arange(6, dtype=torch.float64).reshape(2, 3).T, "n": torch.arange(3)}, file)
+    file.seek(0)
+    loaded = torch.load(file, map_location="cuda")
+    assert (loaded["w"].dtype, loaded["w"].device.type) == (torch.float32, "mps")
+    assert loaded["w"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    assert loaded["n"].dtype is torch.int64
+    array = torch.from_numpy(np.arange(3.0))
+    assert (array.dtype, array.device.type) == (torch.float32, "mps")
+
+
+@on("mps:real")
+def test_compressed_tensors_stay_on_the_cpu_and_products_come_back() -> None:
+    warnings.simplefilter("ignore")
+    torchdevice.activate(policy="portable")
+    dense = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
+    moved = dense.to_sparse_csr().to("cuda")
+    parts = (torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([2.0, 3.0]))
+    made = torch.sparse_csr_tensor(*(part.to("mps") for part in parts), size=(2, 2), device="cuda")
+    right = torch.randn(2, 3)
+    for compressed in (moved, made):
+        product = compressed @ right.to("mps")
+        assert product.device.type == "mps"
+        torch.testing.assert_close(product.to("cpu"), dense @ right)
+
+
+@on("mps:real")
+def test_copies_to_mps_wait() -> None:
+    torchdevice.activate(policy="portable")
+    asked = []
+    original = torchdevice.original("torch.Tensor.to")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.ones(2)
+        for move in (
+            lambda: x.to("mps", non_blocking=True),
+            lambda: x.to("mps", torch.float16, True),
+            lambda: x.cuda(non_blocking=True),
+        ):
+            from torch.utils._python_dispatch import TorchDispatchMode
+
+            class Watch(TorchDispatchMode):
+                def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+                    if function is torch.ops.aten._to_copy.default:
+                        asked.append((kwargs or {}).get("non_blocking", False))
+                    return function(*args, **(kwargs or {}))
+
+            with Watch():
+                assert move().device.type == "mps"
+    assert asked == [False] * 3
+    assert original is not torch.Tensor.to

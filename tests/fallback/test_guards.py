@@ -1,0 +1,109 @@
+"""Guards: native first, refusals lead elsewhere and are remembered, every other error is the caller's."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import torchdevice
+import torchdevice.virtual
+from tests.virtual.harness import on
+from torchdevice import fallback
+from torchdevice.fallback.guards import EXEMPT, GUARDED, make_guard, refusal_of
+from torchdevice.virtual import matrix
+
+
+def test_the_rows_are_torchs_own_list() -> None:
+    listed = {name.removesuffix("_").removesuffix(".out") for name in matrix.denied_dtypes("MPS")}
+    listed = {name.removesuffix(".grad_input") for name in listed}
+    assert listed <= {*GUARDED["mps"], *EXEMPT}, listed - {*GUARDED["mps"], *EXEMPT}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (NotImplementedError("The operator 'aten::x' is not currently implemented for the MPS device. If"), "dtype"),
+        (NotImplementedError("\"softplus_mps\" not implemented for 'Byte'"), "dtype"),
+        (
+            TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."),
+            "dtype",
+        ),
+        (RuntimeError("Adaptive pool MPS: input sizes must be divisible by output sizes."), "size"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"), None),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"), None),
+        (torch.OutOfMemoryError("MPS: not supported"), None),
+        (ValueError("not implemented for 'Byte'"), None),
+        (IndexError("Dimension out of range"), None),
+    ],
+)
+def test_what_counts_as_a_refusal(error: Exception, kind: str | None) -> None:
+    assert refusal_of(error) == kind
+
+
+def test_native_is_asked_once_for_what_it_refuses() -> None:
+    asked: list[Any] = []
+
+    def native(keys: Any, tensor: torch.Tensor, size: int) -> str:
+        asked.append((tensor.dtype, size))
+        if tensor.dtype is torch.uint8:
+            raise NotImplementedError("\"x\" not implemented for 'Byte'")
+        if size == 3:
+            raise RuntimeError("Adaptive pool MPS: input sizes must be divisible by output sizes.")
+        if size == 9:
+            raise RuntimeError("shapes cannot be multiplied")
+        return "native"
+
+    guard = make_guard(SimpleNamespace(call_boxed=native), lambda reason, args, kwargs: "elsewhere")
+    byte, real = torch.zeros(2, dtype=torch.uint8), torch.zeros(2)
+    assert [guard(None, real, 2), guard(None, byte, 2), guard(None, byte, 4)] == ["native", "elsewhere", "elsewhere"]
+    assert [guard(None, real, 3), guard(None, real, 3), guard(None, real, 2)] == ["elsewhere", "elsewhere", "native"]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            guard(None, real, 9)
+    assert [size for dtype, size in asked if dtype is torch.uint8] == [2]
+    assert [size for dtype, size in asked if dtype is torch.float32] == [2, 3, 2, 9, 9]
+
+
+@on("mps:real")
+def test_refused_dtypes_run_elsewhere_and_others_natively() -> None:
+    torchdevice.activate(policy="portable")
+    x, weight = torch.arange(16).reshape(1, 1, 4, 4), torch.ones(1, 1, 2, 2, dtype=torch.long)
+    for _ in range(2):
+        there = nn.functional.conv2d(x.to("mps"), weight.to("mps"))
+        assert there.device.type == "mps"
+        assert torch.equal(there.to("cpu"), nn.functional.conv2d(x, weight))
+    assert torchdevice.virtual.denied() == {"aten::_convolution": 1}
+    fallback.clear()
+    nn.functional.conv2d(x.float().to("mps"), weight.float().to("mps"))
+    assert fallback.totals() == {}
+    powers = torch.tensor([2.0, 3.0], device="mps").float_power(2)  # torch computes it in float64
+    assert (powers.tolist(), powers.device.type) == ([4.0, 9.0], "mps")
+
+
+@on("mps:real")
+def test_a_composite_keeps_its_gradient_and_shape_errors_stay() -> None:
+    torchdevice.activate(policy="portable")
+    x = torch.randn(1, 1, 3, 3, device="mps")
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
+        nn.functional.conv2d(x, torch.ones(1, 1, 5, 5, device="mps"))
+    wave = torch.randn(1, 1, 8, device="mps", dtype=torch.float16, requires_grad=True)
+    nn.functional.conv1d(wave, torch.ones(1, 1, 3, device="mps", dtype=torch.float16)).sum().backward()
+    assert wave.grad.device.type == "mps"
+    assert wave.grad.flatten().tolist() == [1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 2.0, 1.0]
+
+
+@on("mps:real")
+def test_the_user_guards_more() -> None:
+    torchdevice.activate(policy="portable")
+    x = torch.ones(2, 2, dtype=torch.long, device="mps")
+    with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
+        nn.functional.linear(x, x)
+    fallback.guard("aten::linear")
+    assert nn.functional.linear(x, x).tolist() == [[2, 2], [2, 2]]
+    torchdevice.deactivate()
+    with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
+        nn.functional.linear(x, x)
