@@ -19,7 +19,6 @@ from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
 from torchdevice.patching.narrowing import blocking, narrowed, note
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.dtypes import dtype_on
-from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
 
@@ -27,7 +26,7 @@ _ABSENT = object()
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
-_PINNABLE = frozenset({"cuda", "xpu"})
+PINNABLE = frozenset({"cuda", "xpu"})
 
 
 def dress(wrapper: Function, original: Function, path: str) -> Function:
@@ -100,7 +99,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
         given = translator.translate(device, path, depth=2)
         if given is not device:
             kwargs["device"] = given
-        if kwargs.get("pin_memory") and translator.in_force and not _can_pin(translator, given):
+        if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, given):
             del kwargs["pin_memory"]
         return original(*args, **kwargs)
 
@@ -159,9 +158,10 @@ def _any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     )
 
 
-def _can_pin(translator: Translator, device: Any) -> bool:
+def can_pin(translator: Translator, device: Any) -> bool:
+    """Whether pinned memory means anything for a tensor that is to be on `device`."""
     on_cpu = device is None or RealDevice(device).type == "cpu"
-    return on_cpu and translator.host.type in _PINNABLE
+    return on_cpu and translator.host.type in PINNABLE
 
 
 # --- conversions: methods that move --------------------------------------------------------------------------
@@ -378,84 +378,3 @@ def arriving(tensor: torch.Tensor, device: RealDevice, path: str, translator: Tr
             return tensor
         return tensor.to(device, dtype)
     return tensor.to(device)
-
-
-# --- results and receivers ------------------------------------------------------------------------------------
-
-
-def result_follows(original: Function, path: str, translator: Translator) -> Function:
-    """A function that takes no device and makes a CPU tensor (`from_numpy`): the result goes where "none" goes."""
-
-    def make(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
-        given = translator.translate(None, path)
-        return made if given is None else arriving(made, given, path, translator)
-
-    return dress(make, original, path)
-
-
-def numpy_from_anywhere(original: Function, path: str, translator: Translator, to: Function) -> Function:
-    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: the array of a copy."""
-
-    def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.is_cpu or not translator.in_force:
-            return original(self, *args, **kwargs)
-        return original(to(self, RealDevice("cpu")), *args, **kwargs)
-
-    return dress(numpy, original, path)
-
-
-def cpu_argument(original: Function, path: str, translator: Translator, name: str) -> Function:
-    """A function that insists on a CPU tensor for one argument: it gets one."""
-    try:
-        names = list(inspect.signature(original).parameters)
-    except ValueError:  # a C function: the argument in question is its second
-        names = ["self", name]
-    position = names.index(name)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if translator.in_force:
-            if len(args) > position:
-                args = (*args[:position], _on_cpu(args[position]), *args[position + 1 :])
-            elif name in kwargs:
-                kwargs[name] = _on_cpu(kwargs[name])
-        return original(*args, **kwargs)
-
-    return dress(call, original, path)
-
-
-def _on_cpu(value: Any) -> Any:
-    return value.to(RealDevice("cpu")) if isinstance(value, RealTensor) else value
-
-
-def pin_memory(original: Function, path: str, translator: Translator) -> Function:
-    """`.pin_memory()`: nothing to do where the target cannot use it, or where the tensor is there already."""
-
-    def pin(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if translator.in_force and not _can_pin(translator, self.device):
-            return self
-        return original(self, *args, **kwargs)
-
-    return dress(pin, original, path)
-
-
-def record_stream(original: Function, path: str, translator: Translator) -> Function:
-    """`.record_stream(s)`: a hint to a caching allocator; a device without one has no use for it."""
-
-    def record(self: Any, stream: Any) -> None:
-        if self.device.type in _PINNABLE or not translator.in_force:
-            original(self, stream)
-
-    return dress(record, original, path)
-
-
-def get_device(original: Function, path: str, translator: Translator) -> Function:
-    """`.get_device()`: user code wants an ordinal that it can pass on; the CPU stands for device 0 of the target."""
-
-    def ordinal(self: Any) -> int:
-        index: int = original(self)
-        if index >= 0 or not translator.in_force or translator.host.accelerated or self.device.type != "cpu":
-            return index
-        return 0 if translator.caller() is Caller.USER else index
-
-    return dress(ordinal, original, path)

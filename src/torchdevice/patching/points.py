@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.patching import adapters, casts, legacy, loading, scripting, standins
+from torchdevice.patching import adapters, casts, legacy, loading, receivers, scripting, standins
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -63,8 +63,8 @@ WRITTEN = (
     Point("torch.get_default_device", adapters.get_default, when=FILLING),
     Point("torch.get_device_module", adapters.parameter, {"name": "device"}),
     Point("torch.random.fork_rng", adapters.fork_rng),
-    Point("torch.from_numpy", adapters.result_follows, when=FILLING),
-    Point("torch.frombuffer", adapters.result_follows, when=FILLING),
+    Point("torch.from_numpy", receivers.result_follows, when=FILLING),
+    Point("torch.frombuffer", receivers.result_follows, when=FILLING),
     Point("torch.amp.autocast_mode.autocast.__init__", adapters.autocast_init),
     Point("torch.amp.autocast_mode.custom_fwd", adapters.parameter, {"name": "device_type", "as_type": True}),
     Point("torch.amp.autocast_mode.custom_bwd", adapters.parameter, {"name": "device_type", "as_type": True}),
@@ -78,10 +78,10 @@ WRITTEN = (
     Point("torch.softmax", casts.with_dtype, when=NARROWING),
     Point("torch.log_softmax", casts.with_dtype, when=NARROWING),
     Point(compat.REBUILD_TENSOR, casts.rebuilt, when=NARROWING),
-    Point("torch.Tensor.pin_memory", adapters.pin_memory),
-    Point("torch.Tensor.record_stream", adapters.record_stream),
-    Point("torch.Tensor.get_device", adapters.get_device),
-    Point("torch.Tensor.numpy", adapters.numpy_from_anywhere, {"to": "torch.Tensor.to"}, FILLING),
+    Point("torch.Tensor.pin_memory", receivers.pin_memory),
+    Point("torch.Tensor.record_stream", receivers.record_stream),
+    Point("torch.Tensor.get_device", receivers.get_device),
+    Point("torch.Tensor.numpy", receivers.numpy_from_anywhere, {"to": "torch.Tensor.to"}, FILLING),
     Point("torch.Tensor.random_", adapters.convert_generator, when=FILLING),
     Point("torch.multinomial", adapters.sample_on_generator, when=FILLING),
     Point("torch.Tensor.new_tensor", adapters.tensor_like),
@@ -90,11 +90,11 @@ WRITTEN = (
     Point("torch.storage.UntypedStorage.__new__", adapters.tensor_like),
     Point("torch.storage.TypedStorage.__new__", adapters.tensor_like),
     Point("torch.storage.TypedStorage.__init__", adapters.tensor_like),
-    Point(f"{compat.STORAGE_BASE}.pin_memory", adapters.pin_memory),
-    Point("torch.nn.utils.rnn.pack_padded_sequence", adapters.cpu_argument, {"name": "lengths"}, FILLING),
-    Point("torch.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
-    Point("torch.Tensor.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
-    Point("torch.random.set_rng_state", adapters.cpu_argument, {"name": "new_state"}, FILLING),
+    Point(f"{compat.STORAGE_BASE}.pin_memory", receivers.pin_memory),
+    Point("torch.nn.utils.rnn.pack_padded_sequence", receivers.cpu_argument, {"name": "lengths"}, FILLING),
+    Point("torch.tensor_split", receivers.cpu_argument, {"name": "indices_or_sections"}, FILLING),
+    Point("torch.Tensor.tensor_split", receivers.cpu_argument, {"name": "indices_or_sections"}, FILLING),
+    Point("torch.random.set_rng_state", receivers.cpu_argument, {"name": "new_state"}, FILLING),
     Point(f"{compat.DATALOADER_ITERATOR}.__init__", loading.iterator_init),
     Point(f"{compat.DATALOADER_ITERATOR}.__next__", loading.iterator_next, when=FILLING),
 )
