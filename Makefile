@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers unit test-cuda clean
+.PHONY: demo test lint types layers unit test-cuda realworld conformance clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,10 +33,14 @@ unit: $(VENV)/.installed
 test-cuda:
 	PYTHONPATH=src $(PYTHON) -m pytest -m accelerated tests
 
+# Libraries from the package index, driven on the device that is here (installs a gigabyte).
+realworld: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt '.[realworld]'
+	$(BIN)/python -m pytest -m realworld tests
+
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
-.PHONY: conformance
 conformance: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -m tests.conformance.run
