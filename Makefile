@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[dev,mlx]'
 	touch $@
 
 demo: $(VENV)/.installed

@@ -76,20 +76,18 @@ def default_device_functions() -> frozenset[Callable[..., Any]]:
 
 
 def device_schemas() -> dict[str, list[Any]]:
-    """All overloads of each operator of which at least one has a `device` argument, by name without `aten::`.
+    """All overloads of each public operator of which at least one has a `device` argument, by name without `aten::`.
 
+    Asking for the names that torch shows is several times faster than reading all schemas, and activation waits for it.
     Expiry: public access to operator schemas.
     """
-    overloads: dict[str, list[Any]] = {}
-    takes_device: set[str] = set()
-    for schema in torch._C._jit_get_all_schemas():
-        namespace, _, name = schema.name.partition("::")
-        if namespace != "aten":
-            continue
-        overloads.setdefault(name, []).append(schema)
-        if name not in takes_device and any(argument.name == "device" for argument in schema.arguments):
-            takes_device.add(name)
-    return {name: schemas for name, schemas in overloads.items() if name in takes_device}
+    names = dict.fromkeys((*dir(torch), *dir(RealTensor), *(f"fft_{name}" for name in dir(torch.fft))))
+    found = {}
+    for name in names:
+        schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+        if any(argument.name == "device" for schema in schemas for argument in schema.arguments):
+            found[name] = schemas
+    return found
 
 
 def has_device_context() -> bool:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torchdevice import compat, fallback, virtual
+from torchdevice import compat
 from torchdevice.config import Config, resolve_config
 from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
@@ -227,6 +227,8 @@ class Session:
 
     def report(self) -> Report:
         """What was redirected so far (API, from → to, count, first place), and what ran elsewhere."""
+        from torchdevice import fallback  # read when there is a report to make: activation on a CPU needs none of it
+
         return Report.of(self.totals(), fallback.totals())
 
     def simulated(self) -> dict[Simulated, int]:
@@ -301,6 +303,8 @@ def _without_settings() -> Iterator[None]:
 
 def _covered(config: Config, host: Host) -> Callable[[], None]:
     """Operators that the target lacks run elsewhere from now on; the undo takes that back."""
+    from torchdevice import fallback, virtual  # only a host with an accelerator needs them
+
     there = virtual.installed()
     refused = there.refused if there is not None and there.device == host.type else frozenset()
     return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, _log_fallback)
