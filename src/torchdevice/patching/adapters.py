@@ -177,7 +177,7 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             known = asked in settled
         except TypeError:  # unhashable: no device, torch says so
             known = True
-        if known and self.__class__ in _PLAIN:
+        if known and (self.__class__ is RealTensor or self.__class__ in _PLAIN):
             # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
             try:
                 if not args and not kwargs:
