@@ -22,7 +22,6 @@ import torch.mps.event
 import torch.utils.data._utils.worker as _data_worker
 from torch.utils import _device as _default_device
 from torch.utils import _python_dispatch as _dispatch
-from torch.utils.data import dataloader as _dataloader
 
 Undo = Callable[[], None]
 
@@ -37,12 +36,9 @@ TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 # The iterator behind `for batch in loader` and the entry of worker processes have no public names.
 # Expiry: a public hook of DataLoader for moving batches and for starting workers.
-DataLoaderIterator = _dataloader._BaseDataLoaderIter
-MultiprocessingIterator = _dataloader._MultiProcessingDataLoaderIter
 worker_loop = _data_worker._worker_loop
 WORKER_LOOP = "torch.utils.data._utils.worker._worker_loop"
 DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
-MULTIPROCESSING_ITERATOR = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
 # Where `.cuda()`, `.cpu()` and `.to()` of all storages are defined. Expiry: none in sight.
 STORAGE_BASE = "torch.storage._StorageBase"
 # What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.

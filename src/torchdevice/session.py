@@ -92,7 +92,7 @@ class Session:
             replacements = [*self._replacements.select(self._translator.fills, lacks_dtypes(host.type))]
             if config.masquerade:
                 replacements += self._masquerades().select(host)
-            self._applied = apply([*replacements, *_worker_replacement(config, host)])
+            self._applied = apply([*replacements, *_worker_replacement(config)])
         except BaseException:
             self._translator.stop()
             raise
@@ -310,7 +310,7 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
     return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, _log_fallback)
 
 
-def _worker_replacement(config: Config, host: Host) -> Iterator[Replacement]:
+def _worker_replacement(config: Config) -> Iterator[Replacement]:
     """DataLoader workers start through us: also a spawned one, which has never heard of this session."""
     owner, name = compat.WORKER_LOOP.rsplit(".", 1)
     entry = functools.partial(_worker_entry, config)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 
 from torchdevice.events import Fallback, FallbackTotals, Site
-from torchdevice.patching.callers import Roles
+from torchdevice.patching.callers import Roles, user_frame
 
 Listener = Callable[[Fallback], None]
 Key = tuple[object, ...]
@@ -43,7 +43,7 @@ class FallbackLedger:
         self, operator: str, executor: str, reason: str, dtypes: tuple[str, ...], seconds: float, moved: int
     ) -> None:
         """Count one call. The line of user code is looked up only when the place is new."""
-        frame = self._user_frame(sys._getframe(1))
+        frame = user_frame(sys._getframe(1), self._roles)
         code = frame.f_code
         key = (id(code), frame.f_lasti, operator, executor, dtypes)
         fresh = None
@@ -61,16 +61,7 @@ class FallbackLedger:
 
     def place(self) -> Site:
         """The line of user code that is running, for messages."""
-        return self._site(self._user_frame(sys._getframe(1)))
-
-    def _user_frame(self, frame: FrameType) -> FrameType:
-        roles = self._roles
-        candidate: FrameType | None = frame
-        while candidate is not None:
-            if not roles[candidate.f_code.co_filename].inner:
-                return candidate
-            candidate = candidate.f_back
-        return frame
+        return self._site(user_frame(sys._getframe(1), self._roles))
 
     def _site(self, frame: FrameType) -> Site:
         if self._roles[frame.f_code.co_filename].inner:
