@@ -8,12 +8,15 @@ with a setting that cannot work ends the program instead.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 
 
 def autoload() -> None:
     """Act on the environment; never raise."""
     if not os.environ.get("TORCHDEVICE") and not os.environ.get("TORCHDEVICE_VIRTUAL"):
+        return
+    if sys.flags.ignore_environment or _runs_for_another_user():
         return
     supervision = None
     try:
@@ -29,7 +32,15 @@ def autoload() -> None:
             supervision.give_up(error)
         from torchdevice.errors import TorchDeviceWarning
 
-        warnings.warn(f"torchdevice is off in this process: {error}", TorchDeviceWarning, stacklevel=2)
+        try:
+            warnings.warn(f"torchdevice is off in this process: {error}", TorchDeviceWarning, stacklevel=2)
+        except TorchDeviceWarning as warning:  # python -W error
+            sys.stderr.write(f"{warning}\n")
+
+
+def _runs_for_another_user() -> bool:
+    """A set-uid or set-gid program: its environment is its caller's, who may not decide what runs in it."""
+    return hasattr(os, "getuid") and (os.getuid() != os.geteuid() or os.getgid() != os.getegid())
 
 
 def _act_on_environment() -> None:

@@ -11,7 +11,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ContextDecorator, contextmanager
+from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,14 @@ class Session:
             self._translator.stop()
             raise
         self._config = config
+        try:
+            self._complete(config, host)
+        except BaseException:  # torch is never left half patched
+            self._stop()
+            raise
+
+    def _complete(self, config: Config, host: Host) -> None:
+        """What goes with the replacements; each step leaves its undo."""
         if config.masquerade:
             self._undo += self._masquerades().start(host)
         self._register_builtins()
@@ -110,11 +118,7 @@ class Session:
             self._undo.append(lambda: hearing.__exit__(None, None, None))
         self._undo.append(_exported(config, host))
         if host.accelerated:
-            try:
-                self._undo.append(_covered(config, host))
-            except BaseException:
-                self._stop()
-                raise
+            self._undo.append(_covered(config, host))
 
     def _masquerades(self) -> Masquerades:
         """Answers for the namespaces of devices that are not here; built by the first activation."""
@@ -130,8 +134,10 @@ class Session:
         self._lost = self._applied.undo()
         self._applied = None
         self._config = None
-        while self._undo:
-            self._undo.pop()()
+        with ExitStack() as steps:  # one that fails does not keep the others from running
+            for undo in self._undo:
+                steps.callback(undo)
+            self._undo = []
         if self._lost:
             warnings.warn(
                 f"torchdevice: {', '.join(self._lost)} had been replaced by somebody else and was left as it is",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -197,3 +200,55 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(capsys.readouterr().out)
     assert data == as_data(scan([tmp_path]))
     assert (data["schema"], data["counts"]["handled"], data["findings"][0]["line"]) == (1, 1, 1)
+
+
+HOSTILE = {
+    "deep.py": "(" * 5000 + ")" * 5000,
+    "attributes.py": "a" + ".b" * 100_000,
+    "nul.py": "x = 1\0",
+    "latin.py": "# -*- coding: latin-1 -*-\nx.cuda()  # \xe9".encode("latin-1"),
+    "unknown.py": "# -*- coding: klingon -*-",
+    "bytes.py": bytes(range(256)),
+    "list.ipynb": "[1, 2]",
+    "cells.ipynb": '{"cells": [1, "a", null]}',
+    "source.ipynb": '{"cells": [{"cell_type": "code", "source": {"a": 1}}]}',
+    "deep.ipynb": "[" * 100_000,
+    ".gitignore": "[z-a]\n\\\n**\n!*\n",
+}
+
+
+def test_hostile_files_are_noted_and_the_rest_is_read(tmp_path: Path) -> None:
+    for name, content in HOSTILE.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "plain.py").write_text("x.cuda()")
+    found = scan([tmp_path])
+    assert {Path(finding.file).name for finding in found.found} == {"plain.py", "latin.py"}
+    assert {Path(file).name for file, _ in found.unreadable} >= {"deep.py", "nul.py", "unknown.py", "list.ipynb"}
+    assert all(why for _, why in found.unreadable)
+
+
+@contextmanager
+def folders_below(root: Path, depth: int) -> Iterator[None]:
+    """A tree deeper than Python's stack; removed from its bottom, because `shutil.rmtree` is recursive."""
+    path = str(root)
+    for _ in range(depth):
+        path += "/d"
+        os.mkdir(path)
+    try:
+        yield
+    finally:
+        for _ in range(depth):
+            os.rmdir(path)
+            path = path.removesuffix("/d")
+
+
+def test_pipes_links_huge_files_and_deep_trees_are_harmless(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    with open(tmp_path / "huge.py", "wb") as file:
+        file.truncate(1 << 30)  # a gigabyte that takes no room
+    (tmp_path / "plain.py").write_text("x.cuda()")
+    with folders_below(tmp_path, 1200):
+        found = scan([tmp_path])
+    assert [Path(finding.file).name for finding in found.found] == ["plain.py"]
+    assert found.unreadable == [(str(tmp_path / "huge.py"), "larger than 8 MiB")]

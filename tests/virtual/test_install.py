@@ -100,6 +100,62 @@ def test_importing_is_light() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_library_compiles_without_a_warning() -> None:
+    assert build.build().with_suffix(".log").read_text() == ""
+
+
+def test_a_binary_that_is_not_whole_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
+    built = []
+
+    def pretend(compiler: str, abi: bool, into: Path) -> None:
+        built.append(into)
+        into.write_bytes(b"binary")
+        into.with_suffix(".sha256").write_text(build._digest(into))
+
+    monkeypatch.setattr(build, "_compile", pretend)
+    path = build.build()
+    assert build.build() == path
+    assert built == [path]
+    path.write_bytes(b"bin")  # a full disk
+    build.build()
+    assert len(built) == 2
+    path.with_suffix(".sha256").unlink()  # killed before it was done
+    build.build()
+    assert len(built) == 3
+    (tmp_path / "build-killed").mkdir()
+    assert build.clean() == [path]
+    assert [file.suffix for file in tmp_path.iterdir()] == [".lock"]
+
+
+def test_the_cache_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "new"
+    monkeypatch.setenv("TORCHDEVICE_CACHE", str(folder))
+    build._private_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o755)
+    build._private_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("open_to_all", ["cache", "."])
+def test_a_folder_that_others_can_write_is_refused(
+    open_to_all: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / open_to_all).chmod(0o777)
+    monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(VirtualDeviceUnavailable, match="others can write to"):
+        build.build()
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
+    monkeypatch.setattr(build.os, "getuid", lambda: 12345678)
+    with pytest.raises(VirtualDeviceUnavailable, match="belongs to another user"):
+        build.build()
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="macOS has one C++ runtime for all")
 def test_the_library_is_linked_with_the_runtime_of_torch() -> None:
     """A compiler that links its own copy statically crashed the process in the first message that holds a number."""

@@ -80,8 +80,9 @@ def scan(roots: Iterable[Path]) -> Scan:
         try:
             for source in sources(path):
                 result.found += findings(source, known, names)
-        except (SyntaxError, ValueError, RecursionError) as error:  # bad text is a ValueError, too
-            result.unreadable.append((str(path), str(error)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
+            # Bad text is a ValueError, nesting beyond the parser's stack a MemoryError or a RecursionError.
+            result.unreadable.append((str(path), str(error) or type(error).__name__))
     return result
 
 

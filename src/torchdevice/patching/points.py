@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -183,10 +184,21 @@ class Replacements:
         conditions = {ALWAYS: True, FILLING: filling, NARROWING: narrowing}
         return [
             replacement
-            for point, _, replacements in self._build()
+            for point, original, replacements in self._build()
             if conditions[point.when]
-            for replacement in replacements
+            for replacement in self._around_others(point, original, replacements)
         ]
+
+    def _around_others(self, point: Point, original: Any, ours: list[Replacement]) -> list[Replacement]:
+        """A function of a module that somebody has replaced since: theirs is wrapped as torch's own would be.
+
+        What is no function (a mock) is left alone: it wants to see what user code passes.
+        """
+        owner, name = ours[0].owner, ours[0].name
+        found = getattr(owner, name, original) if isinstance(owner, ModuleType) else original
+        if found is original or found is ours[0].value:
+            return ours
+        return self._replace(point, found) if hasattr(found, "__name__") else []
 
     def wrapped_builtins(self) -> Iterator[tuple[Any, Any]]:
         """Pairs of (replacement, original) for torch.jit."""

@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -97,11 +98,60 @@ def cached() -> list[Path]:
 
 
 def clean() -> list[Path]:
-    """Deletes every cached binary, and says which."""
+    """Deletes every cached binary, and says which. Also what a build left that was killed."""
     gone = cached()
+    for scratch in cache_folder().glob("build-*"):
+        shutil.rmtree(scratch)
     for path in gone:
         path.unlink(missing_ok=True)
+        for beside in (".sha256", ".log"):
+            path.with_suffix(beside).unlink(missing_ok=True)
     return gone
+
+
+def _private_folder() -> Path:
+    """The cache folder, made if need be. What is loaded from it runs in this process: only its user may write there."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = folder.stat()
+    except OSError as error:
+        raise VirtualDeviceUnavailable(
+            explain_error(
+                f"The virtual device's library is kept in {folder}",
+                f"that folder cannot be made: {error.strerror}",
+                "set TORCHDEVICE_CACHE to a folder that can be written.",
+            )
+        ) from error
+    open_to_others = next((place for place in (folder, *folder.resolve().parents) if _others_may_replace(place)), None)
+    if found.st_uid != os.getuid() or open_to_others is not None:
+        reason = f"others can write to {open_to_others}" if open_to_others else "it belongs to another user"
+        raise VirtualDeviceUnavailable(
+            explain_error(
+                f"The virtual device's library is kept in {folder}",
+                f"{reason}, and what lies there would run in this process",
+                "set TORCHDEVICE_CACHE to a folder of your own, or `chmod go-w` this one.",
+            )
+        )
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        folder.chmod(0o700)
+    return folder
+
+
+def _others_may_replace(folder: Path) -> bool:
+    """Whether other users can exchange what is in a folder. The sticky bit (as on /tmp) forbids that."""
+    mode = folder.stat().st_mode
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the binary is the one that was built: a full disk or a broken copy leaves half of it."""
+    written = path.with_suffix(".sha256")
+    return path.exists() and written.exists() and written.read_text() == _digest(path)
 
 
 @contextlib.contextmanager
@@ -140,10 +190,13 @@ def _flags(abi: bool) -> list[str]:
         "-O2",
         "-fPIC",
         "-fvisibility=hidden",
-        "-w",  # torch's headers warn; ours are compiled with warnings by the tests
+        "-Wall",
+        "-Wextra",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(abi)}",
-        f"-I{root / 'include'}",
-        f"-I{root / 'include' / 'torch' / 'csrc' / 'api' / 'include'}",
+        "-isystem",  # torch's headers warn
+        str(root / "include"),
+        "-isystem",
+        str(root / "include" / "torch" / "csrc" / "api" / "include"),
     ]
 
 
@@ -157,7 +210,8 @@ def _runtime_of_torch() -> list[str]:
     return sorted({line.split(maxsplit=5)[5] for line in lines if "/libstdc++.so" in line})[:1]
 
 
-def _run(command: list[str], what: str) -> None:
+def _run(command: list[str], what: str) -> str:
+    """What the compiler said, if it succeeded."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-5:]
@@ -169,6 +223,7 @@ def _run(command: list[str], what: str) -> None:
                 "that come inside the torch wheel.",
             )
         )
+    return done.stderr
 
 
 def _compile(compiler: str, abi: bool, into: Path) -> None:
@@ -183,14 +238,19 @@ def _compile(compiler: str, abi: bool, into: Path) -> None:
             for name, made in zip(SOURCES, objects, strict=True)
         ]
         with ThreadPoolExecutor(max(1, min(len(SOURCES), os.cpu_count() or 1))) as pool:
-            for number, _ in enumerate(pool.map(_run, commands, SOURCES), 1):
-                _say(f"\r  compiled {number}/{len(SOURCES)}")
+            said = []
+            for warned in pool.map(_run, commands, SOURCES):
+                said.append(warned)
+                _say(f"\r  compiled {len(said)}/{len(SOURCES)}")
         library = Path(scratch) / "library.so"
         lib = root / "lib"
         link = [compiler, "-shared", *map(str, objects), f"-L{lib}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{lib}"]
         _run([*link, *_runtime_of_torch(), "-o", str(library)], "the library")
         # Loaded once before anyone can see it: a library that does not link must not enter the cache.
         ctypes.CDLL(str(library))
+        into.with_suffix(".log").write_text("".join(said))
+        # The digest first: a process that is killed between the two leaves a binary that nobody takes for whole.
+        into.with_suffix(".sha256").write_text(_digest(library))
         os.replace(library, into)
 
 
@@ -204,7 +264,8 @@ def build(*, force: bool = False) -> Path:
     """The path of the library for this torch, built if it is not there yet."""
     wanted = target()
     path = library_path(wanted)
-    if path.exists() and not force:
+    _private_folder()
+    if _is_whole(path) and not force:
         return path
     compiler = find_compiler()
     if compiler is None:
@@ -216,18 +277,8 @@ def build(*, force: bool = False) -> Path:
                 "`xcode-select --install`.",
             )
         )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise VirtualDeviceUnavailable(
-            explain_error(
-                f"The virtual device's library is kept in {path.parent}",
-                f"that folder cannot be made: {error.strerror}",
-                "set TORCHDEVICE_CACHE to a folder that can be written.",
-            )
-        ) from error
     with _lock(path.with_suffix(".lock")):
-        if path.exists() and not force:
+        if _is_whole(path) and not force:
             return path
         started = time.monotonic()
         _say(f"torchdevice: building the virtual device for torch {wanted.torch_version} (once, about a minute)\n")

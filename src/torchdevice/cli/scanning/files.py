@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,10 @@ CUDA_SOURCES = (".cu", ".cuh")
 SKIPPED = frozenset(
     {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".tox", ".mypy_cache", ".ruff_cache"}
 )
+
+# Larger files are generated, or meant to do harm: nobody wrote them.
+LARGEST = {".ipynb": 64 << 20}
+LARGEST_SOURCE = 8 << 20
 
 _MAGIC = re.compile(r"^(\s*)[%!?].*$")
 
@@ -35,7 +40,11 @@ class Ignore:
         self._folder = folder
         file = folder / ".gitignore"
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-        self._rules = [_rule(line) for line in lines if line.strip() and not line.startswith("#")]
+        rules = (_rule(line) for line in lines if line.strip() and not line.startswith("#"))
+        self._rules = [rule for rule in rules if rule is not None]
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
 
     def verdict(self, path: Path, is_folder: bool) -> bool | None:
         """True: ignored; False: taken back by a `!` rule; None: not mentioned. The last rule that matches wins."""
@@ -47,8 +56,8 @@ class Ignore:
         return found
 
 
-def _rule(line: str) -> tuple[re.Pattern[str], bool, bool]:
-    """A line of .gitignore as (pattern of relative paths, is it a `!` rule, folders only)."""
+def _rule(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
+    """A line of .gitignore as (pattern of relative paths, is it a `!` rule, folders only); None if it means nothing."""
     line = line.strip()
     negated = line.startswith("!")
     line = line.removeprefix("!").removeprefix("\\")
@@ -58,7 +67,10 @@ def _rule(line: str) -> tuple[re.Pattern[str], bool, bool]:
     words = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/|/\*\*|\*\*|\*|\?|\[[^]]+\])", line.lstrip("/"))
     body = "".join(words.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
-    return re.compile(body if anchored else f"(?:.*/)?{body}"), negated, folders_only
+    try:
+        return re.compile(body if anchored else f"(?:.*/)?{body}"), negated, folders_only
+    except re.error:  # a range that runs backwards, as in `[z-a]`: git matches nothing with it either
+        return None
 
 
 def walk(root: Path) -> Iterator[Path]:
@@ -78,34 +90,57 @@ def _up_to_repository(root: Path) -> list[Path]:
     return above[: inside[0] + 1][::-1]
 
 
-def _below(folder: Path, rules: list[Ignore]) -> Iterator[Path]:
-    rules = [*rules, Ignore(folder.resolve())]
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        path = Path(entry.path)
-        is_folder = entry.is_dir(follow_symlinks=False)
-        verdicts = [verdict for rule in rules if (verdict := rule.verdict(path.resolve(), is_folder)) is not None]
-        if entry.name in SKIPPED or (verdicts and verdicts[-1]) or entry.is_symlink():
-            continue
-        if is_folder:
-            if not (path / "pyvenv.cfg").exists():
-                yield from _below(path, rules)
-        elif path.suffix in (*PYTHON, *NOTEBOOK, *CUDA_SOURCES):
+def _below(root: Path, above: list[Ignore]) -> Iterator[Path]:
+    """Without recursion: a tree may be deeper than Python's stack. Links are not followed: they may lead in circles."""
+    real = root.resolve()
+    waiting: list[tuple[Path, list[Ignore]]] = [(root, above)]
+    while waiting:
+        path, rules = waiting.pop()
+        if not path.is_dir():
             yield path
+            continue
+        place = real / path.relative_to(root)
+        rules = [*rules, *filter(None, [Ignore(place)])]
+        try:
+            entries = sorted(os.scandir(path), key=lambda entry: entry.name, reverse=True)
+        except PermissionError:
+            continue
+        waiting += [(Path(entry.path), rules) for entry in entries if _is_wanted(entry, place, rules)]
+
+
+def _is_wanted(entry: os.DirEntry[str], place: Path, rules: list[Ignore]) -> bool:
+    if entry.is_symlink() or entry.name in SKIPPED:
+        return False
+    path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+    verdicts = [verdict for rule in rules if (verdict := rule.verdict(place / entry.name, is_folder)) is not None]
+    if verdicts and verdicts[-1]:
+        return False
+    if is_folder:
+        return not (path / "pyvenv.cfg").exists()
+    # Reading a pipe or a device would wait for ever.
+    return entry.is_file(follow_symlinks=False) and path.suffix in (*PYTHON, *NOTEBOOK, *CUDA_SOURCES)
 
 
 def sources(path: Path) -> Iterator[Source]:
-    """The Python in a file. A notebook that is no notebook raises ValueError."""
-    text = path.read_text(encoding="utf-8-sig")
+    """The Python in a file. What cannot be read as such raises ValueError or SyntaxError."""
+    largest = LARGEST.get(path.suffix, LARGEST_SOURCE)
+    if path.stat().st_size > largest:
+        raise ValueError(f"larger than {largest >> 20} MiB")
     if path.suffix not in NOTEBOOK:
-        yield Source(str(path), text)
+        with tokenize.open(path) as file:  # its own encoding, as Python would read it
+            yield Source(str(path), file.read())
         return
-    notebook = json.loads(text)
+    notebook = json.loads(path.read_text(encoding="utf-8-sig"))
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
         raise ValueError("not a notebook")
     for number, cell in enumerate(cells, 1):
+        if not isinstance(cell, dict):
+            raise ValueError("not a notebook")
         if cell.get("cell_type") == "code":
-            yield Source(str(path), _without_magics("".join(cell.get("source", ()))), number)
+            text = cell.get("source", "")
+            lines = text if isinstance(text, list) else [text]
+            yield Source(str(path), _without_magics("".join(map(str, lines))), number)
 
 
 def _without_magics(text: str) -> str:

@@ -1,0 +1,156 @@
+"""Something of ours fails: torch is never left half patched, and `import torch` goes on."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+import torchdevice
+from tests.test_session import differences, snapshot
+from torchdevice import session as session_module
+from torchdevice.cuda.masquerade import Masquerades
+from torchdevice.patching import engine
+from torchdevice.patching.translator import translator
+
+
+class InjectedError(Exception):
+    pass
+
+
+def failing(*args: Any, **kwargs: Any) -> Any:
+    raise InjectedError
+
+
+STEPS: dict[str, tuple[Any, str]] = {
+    "masquerade": (Masquerades, "start"),
+    "logging": (session_module, "_log_to_stderr"),
+    "environment": (session_module, "_exported"),
+    "dynamo": (session_module.compat, "when_dynamo_is_imported"),
+    "weights_only": (session_module.compat, "weights_only_cache_clear"),
+    "workers": (session_module, "_worker_replacement"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_activation_that_fails_leaves_nothing(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = snapshot()
+    with monkeypatch.context() as patch:
+        patch.setattr(*STEPS[step], failing)
+        with pytest.raises(InjectedError):
+            torchdevice.activate()
+    assert not torchdevice.is_active()
+    assert differences(before, snapshot()) == []
+    torchdevice.activate()
+    assert torch.zeros(1, device="cuda").device.type == "cpu"
+    torchdevice.deactivate()
+    assert differences(before, snapshot()) == []
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 60, 140])
+def test_a_replacement_that_fails_takes_back_those_before_it(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, apply = snapshot(), engine.apply
+
+    def some(replacements: Iterable[engine.Replacement]) -> Iterator[engine.Replacement]:
+        yield from itertools.islice(replacements, number)
+        raise InjectedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session_module, "apply", lambda replacements: apply(some(replacements)))
+        with pytest.raises(InjectedError):
+            torchdevice.activate()
+    assert differences(before, snapshot()) == []
+
+
+def test_an_undo_that_fails_does_not_keep_the_others_from_running() -> None:
+    before = snapshot()
+    torchdevice.activate()
+    session_module.session._undo.append(failing)
+    with pytest.raises(InjectedError):
+        torchdevice.deactivate()
+    assert not torchdevice.is_active()
+    assert differences(before, snapshot()) == []
+
+
+def test_a_listener_that_raises_is_dropped_with_one_warning() -> None:
+    with torchdevice.redirect(), translator.ledger.listening(failing):
+        with pytest.warns(torchdevice.TorchDeviceWarning, match="was dropped") as caught:
+            torch.zeros(1, device="cuda")
+        assert len(caught) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            torch.ones(1, device="cuda")
+
+
+PROBE = "import torch; print(type(torch.zeros).__name__)"
+ENVIRONMENTS: dict[str, tuple[list[str], str, str]] = {
+    "nothing asked": ([], "", "builtin_function_or_method"),
+    "asked": ([], "1", "function"),
+    "isolated": (["-I"], "1", "builtin_function_or_method"),
+    "without environment": (["-E"], "1", "builtin_function_or_method"),
+    "optimised": (["-OO"], "1", "function"),
+    "bad value": ([], "klingon", "builtin_function_or_method"),
+    "bad value, warnings are errors": (["-W", "error::UserWarning"], "klingon", "builtin_function_or_method"),
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_import_torch_goes_on_whatever_the_environment_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, value, expected = ENVIRONMENTS[name]
+    monkeypatch.setenv("TORCHDEVICE", value)
+    done = subprocess.run([sys.executable, *options, "-c", PROBE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+    assert ("torchdevice is off in this process" in done.stderr) == name.startswith("bad value")
+
+
+def test_a_program_that_runs_for_another_user_ignores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchdevice import autoload
+
+    monkeypatch.setenv("TORCHDEVICE", "1")
+    monkeypatch.setattr(autoload.os, "geteuid", lambda: 12345678)
+    autoload.autoload()
+    assert not torchdevice.is_active()
+
+
+def test_somebody_else_s_patch_survives_and_is_named() -> None:
+    original = torch.zeros
+    torchdevice.activate()
+    patcher = mock.patch("torch.zeros", return_value="theirs")
+    patcher.start()
+    with pytest.warns(torchdevice.TorchDeviceWarning, match=r"torch\.zeros had been replaced by somebody else"):
+        torchdevice.deactivate()
+    assert torch.zeros() == "theirs"
+    patcher.stop()  # puts back our wrapper, which passes everything through
+    assert torch.zeros(1).tolist() == [0]
+    torch.zeros = original
+
+
+def test_a_mock_from_before_is_left_alone() -> None:
+    with mock.patch("torch.zeros", return_value="theirs") as theirs:
+        torchdevice.activate()
+        assert torch.zeros(2, device="cuda") == "theirs"
+        torchdevice.deactivate()
+        assert torch.zeros is theirs
+
+
+def test_a_function_from_before_is_wrapped() -> None:
+    original, asked = torch.zeros, []
+
+    def theirs(*size: int, device: Any = None) -> torch.Tensor:
+        asked.append(device)
+        return original(*size, device=device)
+
+    with mock.patch("torch.zeros", theirs):
+        torchdevice.activate(target="cpu")
+        assert torch.zeros(2, device="cuda").tolist() == [0, 0]
+        torchdevice.deactivate()
+        assert torch.zeros is theirs
+    assert [torch.device(device) for device in asked] == [torch.device("cpu")]
+    assert torch.zeros is original
