@@ -137,9 +137,11 @@ class Translator:
         return self.roles[_getframe(depth + 1).f_code.co_filename].caller
 
     def _decide(self, asked: Any, api: str, frame: FrameType, role: Role) -> Any:
+        if isinstance(asked, (bool, float)):  # equal to an ordinal, but no device
+            return asked
         try:
             route = self._routes[role.slot].get(asked) or self._find_route(asked, role)
-        except (RuntimeError, TypeError):  # not a device: torch says so itself, in its own words
+        except (RuntimeError, TypeError, ValueError):  # not a device: torch says so itself, in its own words
             return asked
         if route.request.override:
             if role.caller is Caller.USER:
