@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torchdevice.compat import RealDevice
 from torchdevice.cuda import device, parallel
 from torchdevice.cuda.register import Register
 from torchdevice.cuda.surface import Kind, Row
@@ -42,6 +43,21 @@ def answering(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
         return register.answering(row, path, original, function)
+
+    return adapt
+
+
+def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An adapter: `function` answers where the target is one device, torch's own where there are several."""
+
+    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            host = register.translator.host
+            if host.count > 1:
+                return original(*args, **kwargs)
+            return function(RealDevice(host.type) if host.type == "cpu" else RealDevice(host.type, 0), *args, **kwargs)
+
+        return register.answering(row, path, original, answer)
 
     return adapt
 
@@ -180,6 +196,7 @@ def _workspace(size: int) -> Callable[..., int]:
 S, N, U, M = Kind.SIMULATED, Kind.NO_OP, Kind.UNSUPPORTED, Kind.MAPPED
 _BACKEND = "torch.backends."
 _STATE = "the target's autocast state"
+_ONE = "; torch's own with several devices"
 
 NEIGHBOURS = (
     Neighbour("torch.version.cuda", S, f"`{device.CUDA_VERSION}`", constant(device.CUDA_VERSION)),
@@ -201,10 +218,21 @@ NEIGHBOURS = (
     Neighbour("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
     Neighbour("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
     Neighbour("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
-    Neighbour("torch.nn.parallel.scatter", S, "parts on the target", answering(parallel.scatter)),
-    Neighbour("torch.nn.parallel.gather", S, "joined on the target", answering(parallel.gather)),
-    Neighbour("torch.nn.parallel.replicate", S, "the module itself", answering(parallel.replicate)),
-    Neighbour("torch.nn.parallel.data_parallel", S, "the module on all inputs", answering(parallel.data_parallel)),
+    Neighbour("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(parallel.scatter)),
+    Neighbour("torch.nn.parallel.gather", S, f"joined on the target{_ONE}", on_one_device(parallel.gather)),
+    Neighbour("torch.nn.parallel.replicate", S, f"the module itself{_ONE}", on_one_device(parallel.replicate)),
+    Neighbour(
+        "torch.nn.parallel.parallel_apply", S, f"one after the other{_ONE}", on_one_device(parallel.parallel_apply)
+    ),
+    Neighbour(
+        "torch.nn.parallel.data_parallel", S, f"the module on all inputs{_ONE}", on_one_device(parallel.data_parallel)
+    ),
+    Neighbour(
+        "torch.nn.parallel.DataParallel.__init__",
+        S,
+        f"as with one GPU{_ONE}",
+        on_one_device(parallel.data_parallel_init),
+    ),
 )
 
 # Applied when the module is imported: it takes longer to load than all of this package.
@@ -228,4 +256,15 @@ def replacements(rows: tuple[Neighbour, ...], register: Register, resolve: Calla
             original, row.path, Row(row.path, row.kind, row.answer, row.truth, constant=row.constant), register
         )
         made.append(Replacement(row.path, owner, name, value))
+        made += [
+            Replacement(f"{path}.{name}", module, name, value) for path, module in _holding(original, name, holder)
+        ]
     return made
+
+
+def _holding(value: Any, name: str, package: str) -> list[tuple[str, Any]]:
+    """The modules of a package that hold a function of it too: where it is defined, and who imported it from there."""
+    if package not in sys.modules or not inspect.isfunction(value):
+        return []
+    inside = [(path, module) for path, module in sys.modules.items() if path.startswith(f"{package}.")]
+    return [(path, module) for path, module in inside if package != "torch" and vars(module).get(name) is value]
