@@ -244,6 +244,10 @@ class Masquerades:
             return ways_back
         if host.type == "cpu":
             ways_back.append(norms.install())
+            self.register.translator.ordered.update(
+                {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event}
+            )
+            ways_back.append(self.register.translator.ordered.clear)
         ways_back += failures.Failures(self.register, self._targets[host]).watch()
 
         def guard_builders() -> None:

@@ -182,6 +182,26 @@ def plan_caches(original: Any, path: str, row: Row, register: Register) -> Any:
     return PlanCaches()
 
 
+def preferred_library(original: Any, path: str, row: Row, register: Register) -> Any:
+    """An adapter for the choice of a library of CUDA's: kept and given back, although torch was built without it."""
+    kept: list[Any] = []
+
+    def choose(backend: Any = None) -> Any:
+        if backend is None:
+            return kept[0] if kept else original()
+        choices = {name.lower(): choice for name, choice in type(original()).__members__.items()}
+        try:
+            chosen = original(backend)
+        except RuntimeError:
+            chosen = choices.get(backend.lower()) if isinstance(backend, str) else backend
+            if chosen not in choices.values():
+                raise
+        kept[:] = [chosen]
+        return chosen
+
+    return register.answering(row, path, original, choose)
+
+
 def _workspace(size: int) -> Callable[..., int]:
     kept = [size]
 
@@ -209,6 +229,8 @@ NEIGHBOURS = (
     Neighbour(f"{_BACKEND}cuda.cublas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
     Neighbour(f"{_BACKEND}cuda.cublaslt_workspace_size", S, "kept and given back", answering(_workspace(1048576))),
     Neighbour(f"{_BACKEND}cuda.blas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
+    Neighbour(f"{_BACKEND}cuda.preferred_linalg_library", S, "kept and given back", preferred_library, truth=True),
+    Neighbour(f"{_BACKEND}cuda.preferred_blas_library", S, "kept and given back", preferred_library, truth=True),
     Neighbour("torch.is_autocast_enabled", M, _STATE, autocast_state(0), truth=True, constant=True),
     Neighbour("torch.get_autocast_dtype", M, _STATE, autocast_state(0), truth=True, constant=True),
     Neighbour("torch.get_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True, constant=True),

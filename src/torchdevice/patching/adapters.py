@@ -19,6 +19,7 @@ from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
 from torchdevice.patching.narrowing import blocking, narrowed, note
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.dtypes import dtype_on
+from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
 
@@ -346,6 +347,20 @@ def fork_rng(original: Function, path: str, translator: Translator) -> Function:
         return original(*args, **kwargs)
 
     return dress(fork, original, path)
+
+
+def device_module(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.get_device_module`: the target's module for user code.
+
+    torch itself asks whether the accelerator that it was built for is there, and the module of the CPU would say yes.
+    """
+
+    def get_device_module(device: Any = None) -> Any:
+        if device is None or translator.caller() is Caller.TORCH:
+            return original(device)
+        return original(translator.translate(device, path))
+
+    return dress(get_device_module, original, path)
 
 
 def set_default(original: Function, path: str, translator: Translator) -> Function:
