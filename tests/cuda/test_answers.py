@@ -231,6 +231,44 @@ def test_allocated_memory_is_that_of_tensors() -> None:
     assert torch.cuda.memory_allocated() == before
 
 
+def test_allocated_memory_is_also_that_of_the_graph_and_of_gradients() -> None:
+    class Squared(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x.clone())
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return gradient * ctx.saved_tensors[0]
+
+    x = torch.ones(1 << 20, device="cuda", requires_grad=True)
+    before = torch.cuda.memory_allocated()
+    loss = x.exp().sum()  # exp's result is saved, and nobody else holds it
+    assert torch.cuda.memory_allocated() - before == (4 << 20) + loss.nbytes
+    other = Squared.apply(x)
+    assert torch.cuda.memory_allocated() - before == (8 << 20) + 2 * loss.nbytes
+    loss.backward()
+    assert torch.cuda.memory_allocated() - before == (8 << 20) + 2 * loss.nbytes, "saved no more, but there is x.grad"
+    del other
+    assert torch.cuda.memory_allocated() - before == (4 << 20) + loss.nbytes
+
+
+def test_asking_for_memory_does_not_run_checkpoints() -> None:
+    runs = []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        runs.append(1)
+        return x.exp().sin()
+
+    x = torch.ones(4, device="cuda", requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(step, x, use_reentrant=False)
+    assert torch.cuda.memory_allocated() > 0
+    assert len(runs) == 1
+    y.sum().backward()
+    assert len(runs) == 2
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's high-water mark can be reset on Linux only")
 def test_the_peak_sees_what_is_gone_and_can_be_reset() -> None:
     torch.cuda.reset_peak_memory_stats()

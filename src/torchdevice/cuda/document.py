@@ -30,7 +30,9 @@ user code is logged once.
 with the version that they were built for do so only if they were built for CUDA. `torch.version.hip` stays `None`.
 
 **Limits.** Streams do not overlap where the target has one queue. On the CPU, `memory_allocated` counts tensors that
-Python knows of; those that only the autograd graph holds show in the peak.
+Python or the autograd graph holds (what an operator needs while it runs shows in the peak), and the peak is the growth
+of the process's resident memory: a multiple of the page size, with what else the process did. On MPS the peak is
+sampled every 10 ms once somebody has asked, so that a shorter one can be missed.
 
 **Errors.** When the target is out of memory, or is asked for a device that it does not have, user code meets
 `torch.cuda.OutOfMemoryError` ("CUDA out of memory. Tried to allocate …", with the target's own words at the end) or
