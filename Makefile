@@ -35,7 +35,7 @@ test-cuda:
 
 # Libraries from the package index, driven on the device that is here (installs a gigabyte).
 realworld: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt '.[realworld]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[realworld]'
 	$(BIN)/python -m pytest -m realworld tests
 
 clean:
