@@ -15,6 +15,8 @@ from torchdevice.bench import BENCHMARKS
 from torchdevice.bench.figures import Figure, read
 
 SCHEMA = 1
+# A benchmark's program is the module of its name, but for these.
+PROGRAMS = {"virtual-steps": ("steps", "--virtual", "cuda")}
 
 
 @dataclass
@@ -57,12 +59,12 @@ def describe_machine() -> dict[str, str]:
 
 def run_one(name: str, quick: bool) -> tuple[list[Figure], str]:
     """A benchmark's figures, or the last line that it said about why there are none."""
-    command = [sys.executable, "-W", "ignore", "-m", f"torchdevice.bench.{name}", *(["--quick"] if quick else [])]
+    module, *arguments = PROGRAMS.get(name, (name,))
+    command = [sys.executable, "-W", "ignore", "-m", f"torchdevice.bench.{module}", *arguments]
+    if quick:
+        command.append("--quick")
     package = str(Path(__file__).resolve().parents[2])
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("TORCHDEVICE")}
-    for kept in ("TORCHDEVICE_CACHE",):
-        if kept in os.environ:
-            inherited[kept] = os.environ[kept]
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("TORCHDEVICE") or k == "TORCHDEVICE_CACHE"}
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(command, env={**inherited, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     figures = read(done.stdout.splitlines())
