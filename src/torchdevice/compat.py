@@ -460,3 +460,13 @@ def cpu_copy_of_generator(generator: Any) -> Any:
     """
     drawn = torch.ops.aten.randint.low_generator(0, 2**31 - 1, [1], generator=generator, device=generator.device)
     return RealGenerator("cpu").manual_seed(int(drawn.item()))
+
+
+def callgrind_toggle() -> None:
+    """Collect from here, or no longer. For `bench.calls` only; `torch.utils.benchmark` has no public form of it."""
+    torch._C._valgrind_toggle()
+
+
+def callgrind_dump() -> None:
+    """Stop collecting and write what was collected to a file of its own."""
+    torch._C._valgrind_toggle_and_dump_stats()
