@@ -75,6 +75,11 @@ METHOD_SHAPES: dict[str, Call] = {
     "unknown keyword": lambda f, d: f(torch.ones(2), d, flavour=1),
     "no self": lambda f, d: f(d),
 }
+NEW_SHAPES: dict[str, Call] = {
+    "keyword": lambda f, d: f(torch.ones(2), (0,), device=d),
+    "twice": lambda f, d: f(torch.ones(2), (0,), d, device=d),
+    "bad size": lambda f, d: f(torch.ones(2), (0, "a"), device=d),
+}
 DEVICE_SHAPES: dict[str, Call] = {
     "one": lambda f, d: f(d),
     "two": lambda f, d: f("cuda", d),
@@ -94,7 +99,7 @@ TARGETS: dict[str, dict[str, Call]] = {
     "torch.zeros_like": METHOD_SHAPES,
     "torch.Tensor.to": METHOD_SHAPES,
     "torch.Tensor.cuda": METHOD_SHAPES,
-    "torch.Tensor.new_zeros": METHOD_SHAPES,
+    "torch.Tensor.new_zeros": NEW_SHAPES,
     "torch.device": DEVICE_SHAPES,
     "torch.Generator": DEVICE_SHAPES,
 }

@@ -226,8 +226,10 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
 def move_to_accelerator(original: Function, path: str, translator: Translator, to: Function, kind: str) -> Function:
     """`.cuda()` and its kin: the method's name is the type, an argument may give the index."""
 
+    accepted = _options_of_move(original)
+
     def accelerate(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not translator.in_force:
+        if not translator.in_force or len(args) > 1 or not kwargs.keys() <= accepted:  # the latter is refused by torch
             return original(self, device, *args, **kwargs)
         asked = kind if device is None else device
         if isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0:
@@ -246,6 +248,13 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
             return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
 
     return dress(accelerate, original, path)
+
+
+def _options_of_move(method: Function) -> frozenset[str]:
+    """The options of a method such as `.cuda()`: modules and storages say theirs, a tensor's method of C does not."""
+    code = getattr(method, "__code__", None)
+    named = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ())
+    return named if "device" in named else frozenset({"non_blocking", "memory_format"})
 
 
 def _device_or_none(asked: Any) -> Any:

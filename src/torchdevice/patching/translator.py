@@ -139,8 +139,6 @@ class Translator:
         return self.roles[_getframe(depth + 1).f_code.co_filename].caller
 
     def _decide(self, asked: Any, api: str, frame: FrameType, role: Role) -> Any:
-        if isinstance(asked, (bool, float)):  # equal to an ordinal, but no device
-            return asked
         try:
             route = self._routes[role.slot].get(asked) or self._find_route(asked, role)
         except (RuntimeError, TypeError, ValueError):  # not a device: torch says so itself, in its own words
@@ -161,7 +159,7 @@ class Translator:
             record = Redirect(api, str(route.request), str(route.given), route.decision.reason, site)
             counter = self.ledger.open(key, code, record)
         next(counter)
-        if not role.inner and self.host.count == 1:
+        if not role.inner and self.host.count == 1 and _is_remembered(asked):
             self.places[key] = (counter, route.given, unless)
         return route.given
 
@@ -177,9 +175,15 @@ class Translator:
         if host.count > 1:
             host = replace(host, current=torch.accelerator.current_device_index())
         route = Route(request, resolve(request, host, self.policy, False, role.caller))
-        if host.count == 1:  # with more, a request may depend on which device is current in this thread
+        # With more devices a request may depend on which one is current in this thread.
+        if host.count == 1 and _is_remembered(asked):
             self._routes[role.slot][asked] = route
         return route
+
+
+def _is_remembered(asked: object) -> bool:
+    """Ordinals are not: `True`, `1.0` and NumPy's numbers are equal to them, and torch takes only some for a device."""
+    return asked is None or isinstance(asked, (str, RealDevice))
 
 
 def _settled_requests(host: Host, fills: bool) -> Iterator[tuple[object, object]]:
