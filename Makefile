@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers unit test-cuda realworld conformance bench clean
+.PHONY: demo test lint types layers unit test-cuda realworld conformance bench fuzz soak sanitize clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,20 @@ realworld: $(VENV)/.installed
 bench: $(VENV)/.installed
 	-$(BIN)/torchdevice bench --json benchmarks/results/cpu.json
 	PYTHONPATH=src $(BIN)/python -m benchmarks.report
+
+# More than 100,000 devices that are none, then ten minutes of bytes for everything of ours that reads.
+fuzz: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[fuzz]'
+	TORCHDEVICE_FUZZ_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 tests/hardening/test_junk.py
+	$(BIN)/python -m tests.hardening.readers 120
+
+# Half an hour of training, activation cycles, fallbacks, threads and reports: memory and time stay flat.
+soak: $(VENV)/.installed
+	$(BIN)/python -m tests.hardening.soak 1800
+
+# The virtual device under AddressSanitizer and UndefinedBehaviorSanitizer, warnings as errors.
+sanitize: $(VENV)/.installed
+	$(BIN)/python -m tests.hardening.sanitize
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -45,7 +45,7 @@ def names_its_arguments(text: str) -> bool:
 def means_something_here(path: str, device: Any) -> bool:
     """`cpu:-1` is the override. `.cuda(device)`: a `torch.device("cuda")` is another one's here, and must be taken."""
     try:
-        text = str(device)
+        text = device.decode() if isinstance(device, bytes) else str(device)
     except ValueError:  # a number of too many digits
         return False
     return text == "cpu:-1" or (path == "torch.Tensor.cuda" and text.partition(":")[0] in TYPES)

@@ -1,0 +1,115 @@
+"""Coverage-guided bytes (Atheris) for everything of ours that reads what others wrote. One process a reader.
+
+    python -m tests.hardening.readers [SECONDS] [NAME]
+
+A reader may refuse with the exceptions that it documents; anything else is a finding and ends the run with its bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+SCRATCH = Path(tempfile.gettempdir()) / f"torchdevice-readers-{os.getuid()}"
+
+
+def device_requests(data: bytes) -> None:
+    from torchdevice.policy.hosts import invent_host
+    from torchdevice.policy.resolve import parse, resolve
+
+    try:
+        request = parse(data.decode("utf-8", "surrogateescape"))
+    except (RuntimeError, TypeError, ValueError):
+        return
+    for host in ("mps", "cuda", "cpu"):
+        str(resolve(request, invent_host(host)))
+
+
+def settings(data: bytes) -> None:
+    from torchdevice.config import SETTINGS, resolve_config
+    from torchdevice.errors import ConfigError
+
+    words = data.decode("utf-8", "replace").split("\n")
+    names = [setting.variable for setting in SETTINGS] + ["TORCHDEVICE_ENABLED", "TORCHDEVICE_MASQUERADE"]
+    try:
+        resolve_config(environ=dict(zip(names, words, strict=False)))
+    except ConfigError:
+        return
+
+
+def sources(data: bytes) -> None:
+    _scan(data, ".py")
+
+
+def notebooks(data: bytes) -> None:
+    _scan(data, ".ipynb")
+
+
+def ignore_files(data: bytes) -> None:
+    from torchdevice.cli.scanning.files import walk
+
+    SCRATCH.mkdir(exist_ok=True)
+    (SCRATCH / ".gitignore").write_bytes(data[:200])
+    list(walk(SCRATCH))
+
+
+def _scan(data: bytes, suffix: str) -> None:
+    from torchdevice.cli.scan import as_text, scan
+
+    SCRATCH.mkdir(exist_ok=True)
+    (SCRATCH / ".gitignore").unlink(missing_ok=True)
+    path = SCRATCH / f"x{suffix}"
+    path.write_bytes(data)
+    as_text(scan([path]), every_line=True)
+
+
+READERS: dict[str, Callable[[bytes], None]] = {
+    reader.__name__: reader for reader in (device_requests, settings, sources, notebooks, ignore_files)
+}
+SEEDS: dict[str, list[bytes]] = {
+    "device_requests": [b"cuda:0", b"cpu:-1", b"mps", b"privateuseone:3"],
+    "settings": [b"cuda\nportable\nINFO", b"mps\naccelerate\n\n1\n0"],
+    "sources": [b"import torch\nx = torch.zeros(2, device='cuda').cuda()\n", b"# -*- coding: latin-1 -*-\n"],
+    "notebooks": [b'{"cells": [{"cell_type": "code", "source": ["%matplotlib inline\\n", "x.cuda()"]}]}'],
+    "ignore_files": [b"*.py\n!x.py\n/build/\n**/a?[bc]\n"],
+}
+
+
+def main() -> None:
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    if len(sys.argv) > 2:
+        import atheris
+
+        reader = READERS[sys.argv[2]]
+        with atheris.instrument_imports(include=["torchdevice"], enable_loader_override=False):
+            reader(SEEDS[sys.argv[2]][0])
+        with tempfile.TemporaryDirectory() as corpus:
+            for number, seed in enumerate(SEEDS[sys.argv[2]]):
+                (Path(corpus) / str(number)).write_bytes(seed)
+            atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", "-max_len=2000", "-verbosity=1", corpus], reader)
+            atheris.Fuzz()
+        return
+    failed = []
+    for name in READERS:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "tests.hardening.readers", str(seconds), name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        summary = [line for line in done.stderr.splitlines() if line.startswith("Done ")] or done.stderr.splitlines()[
+            -12:
+        ]
+        print(f"{name}: {' '.join(summary)}", flush=True)
+        if done.returncode:
+            failed.append(name)
+    if failed:
+        raise SystemExit(f"findings in {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
