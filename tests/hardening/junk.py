@@ -98,7 +98,7 @@ TARGETS: dict[str, dict[str, Call]] = {
     "torch.eye": {name: call for name, call in FACTORY_SHAPES.items() if name not in ("positional", "twice")},
     "torch.zeros_like": METHOD_SHAPES,
     "torch.Tensor.to": METHOD_SHAPES,
-    "torch.Tensor.cuda": METHOD_SHAPES,
+    "torch.Tensor.cuda": {name: call for name, call in METHOD_SHAPES.items() if "dtype" not in name},
     "torch.Tensor.new_zeros": NEW_SHAPES,
     "torch.device": DEVICE_SHAPES,
     "torch.Generator": DEVICE_SHAPES,

@@ -64,6 +64,7 @@ def is_somewhere_else(error: tuple[str, Any]) -> bool:
             "Cannot access",
             "Could not run",
             "generator without",
+            "support getNewGenerator",
             "backend",
             "device_count",
         )
