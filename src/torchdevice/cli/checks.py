@@ -70,7 +70,7 @@ def installation() -> Iterator[Check]:
         yield Check(
             "installed",
             FAIL,
-            f"torchdevice {__version__} is importable but not installed: `import torch` cannot find it",
+            f"torchdevice {__version__} is importable but not installed: only `torchdevice run` can work",
             "pip install it into this environment",
         )
 
