@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -94,3 +98,12 @@ def test_a_broken_build_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path) 
 def test_importing_is_light() -> None:
     done = run_python("-c", "import sys, torchdevice.virtual; sys.exit('torch' in sys.modules)")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="macOS has one C++ runtime for all")
+def test_the_library_is_linked_with_the_runtime_of_torch() -> None:
+    """A compiler that links its own copy statically crashed the process in the first message that holds a number."""
+    (runtime,) = build._runtime_of_torch()
+    assert Path(runtime).is_file()
+    symbols = subprocess.run(["nm", "-D", "--defined-only", build.build()], capture_output=True, text=True, check=True)
+    assert "_ZNSolsEi" not in symbols.stdout  # std::ostream::operator<<(int)

@@ -162,6 +162,16 @@ def _flags(abi: bool) -> list[str]:
     ]
 
 
+def _runtime_of_torch() -> list[str]:
+    """The C++ runtime that torch has loaded, by path: the linker must find it before any archive of the compiler's own.
+
+    Some toolchains link libstdc++ statically by default; two copies crash in the first message that holds a number.
+    """
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    return sorted({line.split(maxsplit=5)[5] for line in lines if "/libstdc++.so" in line})[:1]
+
+
 def _run(command: list[str], part: str, what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -193,7 +203,7 @@ def _compile(recipe: Recipe, compiler: str, abi: bool, into: Path) -> None:
         library = Path(scratch) / "library.so"
         lib = root / "lib"
         link = [compiler, "-shared", *map(str, objects), f"-L{lib}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{lib}"]
-        _run([*link, "-o", str(library)], "the library", recipe.what)
+        _run([*link, *_runtime_of_torch(), "-o", str(library)], "the library", recipe.what)
         # Loaded once before anyone can see it: a library that does not link must not enter the cache.
         ctypes.CDLL(str(library))
         os.replace(library, into)

@@ -72,6 +72,9 @@ def install(lib: Library, count: int) -> None:
             "_cached_device_count": count,
         },
     )
+    # torch refuses two accelerators compiled in, and tells a CUDA build by this name: an Intel build lacks it.
+    if hasattr(torch._C, "_cuda_getDeviceCount"):
+        del torch._C._cuda_getDeviceCount
     # It remembers the answer from before.
     if hasattr(torch.xpu.device_count, "cache_clear"):
         torch.xpu.device_count.cache_clear()
