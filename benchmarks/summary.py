@@ -1,8 +1,8 @@
 """What records cost: a training step that asks for a device that is not here, counted for the line at the end.
 
 The same step in plain torch (which is given the device that is here) and under everything that `torchdevice run` sets
-up: in instructions, counted by callgrind, which do not depend on what else the machine does, and as ratios of times in
-one run, interleaved. The step asks for its device in six places, 1 + layers times in all. Needs valgrind for the first.
+up: in instructions, counted by callgrind, which do not depend on what else the machine does, and as ratios of processor
+time in one run, interleaved. Needs valgrind for the first.
 
     OMP_NUM_THREADS=1 python benchmarks/summary.py [--layers 4] [--rounds 40] [--steps 5] [--limit 1.02]
 """
@@ -77,11 +77,11 @@ def instructions(device: str, layers: int, settings: dict[str, str]) -> float:
 
 
 def seconds(step: Callable[[], None], steps: int) -> float:
-    """The mean time of one step."""
-    start = time.perf_counter()
+    """The mean processor time of one step, which depends less on what else the machine does."""
+    start = time.process_time()
     for _ in range(steps):
         step()
-    return (time.perf_counter() - start) / steps
+    return (time.process_time() - start) / steps
 
 
 def ratios(layers: int, rounds: int, steps: int) -> tuple[list[float], int]:
@@ -124,7 +124,7 @@ def main() -> int:
     print(f"instructions a step: {plain:,.0f} plain, {counted:,.0f} counted: {counted / plain:.4f}")
     found, calls = ratios(options.layers, options.rounds, options.steps)
     low, middle, high = statistics.quantiles(found, n=4)
-    print(f"time, {options.rounds} rounds of {options.steps} steps: {middle:.3f} (quartiles {low:.3f}–{high:.3f})")
+    print(f"processor time, {options.rounds} rounds of {options.steps} steps: {middle:.3f} ({low:.3f}–{high:.3f})")
     print(f"{calls} calls redirected and counted a step")
     return 0 if counted / plain <= options.limit else 1
 

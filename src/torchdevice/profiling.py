@@ -31,7 +31,7 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _ELSEWHERE = os.path.join(_OURS, "fallback", "")
 _STANDARD = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
 _INSTALLED = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib"))
-_USER, _INNER, _WAITING = range(3)
+_USER, _LIBRARY, _INNER, _WAITING = range(4)
 
 
 class Profiler:
@@ -126,19 +126,24 @@ class _Lines(threading.Thread):
     def _add(self, leaf: FrameType, is_main: bool, elapsed: float) -> None:
         if not is_main and self._role(leaf) == _WAITING:  # a thread of a library that waits for work
             return
-        elsewhere = False
+        elsewhere, library = False, None
         frame: FrameType | None = leaf
-        while frame is not None and self._role(frame) != _USER:
+        while frame is not None and (role := self._role(frame)) != _USER:
             elsewhere = elsewhere or frame.f_code.co_filename.startswith(_ELSEWHERE)
+            if library is None and role == _LIBRARY:
+                library = frame
             frame = frame.f_back
+        frame = frame or library  # a program may be somebody's module
         if frame is not None and frame.f_lineno is not None:
             site = Site(frame.f_code.co_filename, frame.f_lineno)
             before = self.figures.get(site, Timed())
             self.figures[site] = before + Timed(1, elapsed, elapsed if elsewhere else 0.0)
 
     def _role(self, frame: FrameType) -> int:
-        """Whether a frame is of user code (libraries other than torch are), of torch and us, or of Python's own."""
+        """Whether a frame is of user code, of a library, of torch and us, or of Python's own."""
         filename = frame.f_code.co_filename
+        if filename.startswith("<"):  # `-c`, stdin; or code that somebody generated
+            return _USER if frame.f_globals.get("__name__") == "__main__" else _INNER
         role = self._roles.get(filename)
         if role is None:
             role = self._roles[filename] = _role_of(filename)
@@ -148,6 +153,6 @@ class _Lines(threading.Thread):
 def _role_of(filename: str) -> int:
     if filename.startswith((TORCH_FOLDER, _OURS)):
         return _INNER
-    if filename.startswith("<frozen ") or (filename.startswith(_STANDARD) and not filename.startswith(_INSTALLED)):
-        return _WAITING
-    return _USER
+    if filename.startswith(_INSTALLED):
+        return _LIBRARY
+    return _WAITING if filename.startswith(_STANDARD) else _USER

@@ -143,7 +143,7 @@ class Supervision:
                 self._write((Destination(SUMMARY),))
 
     def _write(self, destinations: tuple[Destination, ...]) -> None:
-        if sys.stderr is None or not destinations:
+        if sys.stderr is None or not (destinations or self._profiler):
             return
         counts = self._counts()
         wall = counts.seconds
