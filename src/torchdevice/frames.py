@@ -88,9 +88,11 @@ def without_ours(tb: TracebackType | None) -> TracebackType | None:
         if not is_ours(following.tb_frame):
             kept.append(following)
         following = following.tb_next
+    if not kept:
+        return tb
     for frame, after in zip(kept, [*kept[1:], None], strict=True):
         frame.tb_next = after
-    return kept[0] if kept else tb
+    return kept[0]
 
 
 def is_ours(frame: FrameType) -> bool:

@@ -188,6 +188,7 @@ try:
     asyncio.run(later())
 except RuntimeError as error:
     traceback.print_exception(error)
+print(traceback.format_exception_only(ValueError("never raised")), traceback.format_exception(ValueError(1)))
 shown = io.StringIO()
 unittest.TextTestRunner(shown).run(Refusing("test"))
 print([line for line in shown.getvalue().splitlines() if not line.startswith("Ran ")])
