@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers unit test-cuda realworld conformance clean
+.PHONY: demo test lint types layers unit test-cuda realworld conformance bench clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,8 +35,12 @@ test-cuda:
 
 # Libraries from the package index, driven on the device that is here (installs a gigabyte).
 realworld: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt '.[realworld]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[realworld]'
 	$(BIN)/python -m pytest -m realworld tests
+
+bench: $(VENV)/.installed
+	-$(BIN)/torchdevice bench --json benchmarks/results/cpu.json
+	PYTHONPATH=src $(BIN)/python -m benchmarks.report
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

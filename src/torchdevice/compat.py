@@ -282,6 +282,34 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
+def held_by_autograd(tensors: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Tensors that C++ holds for these: gradients, and what the graph behind them saved for the backward pass.
+
+    What hooks have packed (checkpoints, offloading) stays packed. Expiry: memory statistics of the CPU's allocator.
+    """
+    yield from (tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None)
+    pending = {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}
+    seen: set[Any] = set()
+    while pending:
+        node = pending.pop()
+        seen.add(node)
+        pending.update(
+            following for following, _ in node.next_functions if following is not None and following not in seen
+        )
+        for name in _saved_names(node.__class__):
+            try:
+                saved = getattr(node, name)
+                given = [each.data for each in (saved if isinstance(saved, (list, tuple)) else (saved,))]
+            except RuntimeError:  # the backward pass has freed it
+                continue
+            yield from (each for each in given if isinstance(each, RealTensor))
+
+
+@functools.cache
+def _saved_names(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
 def storage_key(tensor: torch.Tensor) -> int:
     """The same number for all tensors that share memory. Expiry: public identity of storages."""
     return int(tensor.untyped_storage()._cdata)
@@ -432,3 +460,13 @@ def cpu_copy_of_generator(generator: Any) -> Any:
     """
     drawn = torch.ops.aten.randint.low_generator(0, 2**31 - 1, [1], generator=generator, device=generator.device)
     return RealGenerator("cpu").manual_seed(int(drawn.item()))
+
+
+def callgrind_toggle() -> None:
+    """Collect from here, or no longer. For `bench.calls` only; `torch.utils.benchmark` has no public form of it."""
+    torch._C._valgrind_toggle()
+
+
+def callgrind_dump() -> None:
+    """Stop collecting and write what was collected to a file of its own."""
+    torch._C._valgrind_toggle_and_dump_stats()

@@ -1,13 +1,21 @@
-"""Each name of torch.cuda with sensible arguments, and the shape of an answer: what is compared between devices."""
+"""Every name of the table with sensible arguments, and the shape of its answer: what is compared between devices.
+
+A name that needs no argument is not listed: `answers` calls every row of a namespace all the same.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.cuda.comm
+
+from torchdevice.cuda.surface import SURFACE, Row
 
 
 def shape(value: Any) -> Any:
@@ -15,12 +23,139 @@ def shape(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return ("tensor", str(value.dtype))
     if isinstance(value, Mapping):
-        return {key: shape(value[key]) for key in value}
+        return {str(key): shape(value[key]) for key in value}
     if type(value) in (list, tuple):
         return [type(value).__name__, *(shape(each) for each in value)]
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return type(value).__name__
     return type(value).__name__, sorted(name for name in dir(value) if not name.startswith("_"))
+
+
+def _ones(count: int = 2, kind: str = "cuda", size: int = 2) -> list[torch.Tensor]:
+    return [torch.ones(size, 2, device=kind) for _ in range(count)]
+
+
+def _file(name: str) -> str:
+    return os.path.join(tempfile.mkdtemp(), name)
+
+
+def _pushed() -> tuple[()]:
+    torch.cuda.nvtx.range_push("a")
+    return ()
+
+
+def _cuda(kind: str) -> Any:
+    return getattr(torch, kind)
+
+
+Arguments = Callable[[str], tuple[Any, ...]]
+
+
+def _given(*values: Any) -> Arguments:
+    return lambda kind: values
+
+
+# Name → its arguments, made when it is called. The names are those of torch.cuda; torch.xpu and torch.mps share them.
+ARGUMENTS: dict[str, Arguments] = {
+    **dict.fromkeys(("set_device", "device", "_exchange_device", "_maybe_exchange_device", "_DeviceGuard"), _given(0)),
+    **dict.fromkeys(("memory_cached", "max_memory_cached", "manual_seed", "manual_seed_all", "_sleep"), _given(0)),
+    **dict.fromkeys(("device_of", "comm.reduce_add"), lambda kind: (_ones(1, kind)[0],)),
+    **dict.fromkeys(("ExternalStream", "get_stream_from_external"), _given(0x10)),
+    **dict.fromkeys(("nccl.all_reduce", "nccl.reduce", "nccl.broadcast", "comm.reduce_add"), lambda kind: (_ones(),)),
+    **dict.fromkeys(("nvtx.range", "nvtx.range_push", "nvtx.range_start", "nvtx.mark"), _given("a")),
+    **dict.fromkeys(("tunable.enable", "tunable.tuning_enable", "tunable.record_untuned_enable"), _given(True)),
+    **dict.fromkeys(("tunable.write_file_on_exit",), _given(False)),
+    **dict.fromkeys(("tunable.set_max_tuning_duration", "tunable.set_max_tuning_iterations"), _given(7)),
+    **dict.fromkeys(("DeferredCudaCallError", "OutOfMemoryError", "AcceleratorError"), _given("text")),
+    **dict.fromkeys(("amp.custom_fwd", "amp.custom_bwd"), _given(lambda: None)),
+    **dict.fromkeys(("CUDAPluggableAllocator", "XPUPluggableAllocator"), _given("library.so", "alloc", "free")),
+    **dict.fromkeys(("gds.gds_register_buffer", "gds.gds_deregister_buffer"), lambda kind: (_ones()[0],)),
+    "can_device_access_peer": _given(0, 0),
+    "set_sync_debug_mode": _given("default"),
+    "stream": lambda kind: (_cuda(kind).Stream(),),
+    "StreamContext": lambda kind: (_cuda(kind).Stream(),),
+    "set_stream": lambda kind: (_cuda(kind).current_stream(),),
+    "set_per_process_memory_fraction": _given(1.0),
+    "caching_allocator_alloc": _given(1024),
+    "caching_allocator_delete": lambda kind: (torch.cuda.caching_allocator_alloc(1024),),
+    "caching_allocator_enable": _given(True),
+    "use_mem_pool": lambda kind: (_cuda(kind).MemPool(),),
+    "change_current_allocator": _given(None),
+    "set_rng_state": lambda kind: (_cuda(kind).get_rng_state(),),
+    "set_rng_state_all": lambda kind: (_cuda(kind).get_rng_state_all(),),
+    "graph": lambda kind: (_cuda(kind).CUDAGraph() if kind == "cuda" else _cuda(kind).XPUGraph(),),
+    "make_graphed_callables": lambda kind: (torch.nn.Linear(2, 2).to(kind), tuple(_ones(1, kind))),
+    "check_error": _given(0),
+    "nvtx.range_pop": lambda kind: _pushed(),
+    "nvtx.range_end": lambda kind: (torch.cuda.nvtx.range_start("a"),),
+    "nccl.is_available": lambda kind: (_ones(),),
+    "nccl.all_gather": lambda kind: (_ones(), _ones(2, size=4)),
+    "nccl.reduce_scatter": lambda kind: (_ones(2, size=4), _ones()),
+    "nccl.init_rank": lambda kind: (1, torch.cuda.nccl.unique_id(), 0),
+    "comm.broadcast": lambda kind: (_ones(1)[0], [0]),
+    "comm.broadcast_coalesced": lambda kind: (_ones(), [0]),
+    "comm.scatter": lambda kind: (_ones(1)[0], [0]),
+    "comm.gather": lambda kind: (_ones(), 0, 0),
+    "comm.reduce_add_coalesced": lambda kind: ([_ones(), _ones()],),
+    "tunable.set_filename": _given("tunable.csv"),
+    "tunable.read_file": lambda kind: (_file("absent.csv"),),
+    "tunable.write_file": lambda kind: (_file("results.csv"),),
+    "tunable.set_rotating_buffer_size": _given(1),
+    "tunable.set_numerical_check_tolerances": _given(True),
+    "tunable.tune_gemm_in_file": lambda kind: (_file("untuned.csv"),),
+    "tunable.mgpu_tune_gemm_in_file": lambda kind: (_file("untuned*.csv"), 1),
+    "jiterator._create_jit_fn": _given("template <typename T> T f(T x) { return x; }"),
+    "jiterator._create_multi_output_jit_fn": _given("template <typename T> void f(T x, T& y) { y = x; }", 1),
+    "_compile_kernel": _given('extern "C" __global__ void f() {}', "f"),
+    "gds.GdsFile": lambda kind: (_file("data"), os.O_CREAT | os.O_RDWR),
+    "memory._record_memory_history": _given(None),
+    "memory._dump_snapshot": lambda kind: (_file("snapshot.pickle"),),
+    "CudaError": _given(2),
+    "compile_shader": _given("kernel void f() {}"),
+    "load_metallib": lambda kind: (_file("absent.metallib"),),
+    "profiler.metal_capture": lambda kind: (_file("capture.gputrace"),),
+}
+
+
+def call(kind: str, row: Row) -> Any:
+    """The answer of one name: what a function returns, what a context gives, what a value is."""
+    value: Any = getattr(torch, kind)
+    for part in row.name.split("."):
+        value = getattr(value, part)
+    if not callable(value) or row.answer == "constant":
+        return value
+    made = value(*ARGUMENTS.get(row.name, _given())(kind))
+    if hasattr(made, "__enter__"):
+        with made as inner:
+            return made, inner
+    return made
+
+
+def rows(kind: str) -> list[Row]:
+    """The rows of a namespace that the installed torch has (`status().skipped` names the others)."""
+    found = []
+    for row in SURFACE[kind]:
+        value: Any = getattr(torch, kind)
+        with contextlib.suppress(AttributeError):
+            for part in row.name.split("."):
+                value = getattr(value, part)
+            found.append(row)
+    return found
+
+
+def answers(kind: str) -> dict[str, Any]:
+    """The shape of the answer of every row of a namespace, or the error."""
+    found: dict[str, Any] = {}
+    warnings.simplefilter("ignore")
+    for row in rows(kind):
+        try:
+            found[row.name] = shape(call(kind, row))
+        except Exception as error:  # the comparison shows it
+            found[row.name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+# --- more than one call ------------------------------------------------------------------------------------------
 
 
 def _timed() -> Any:
@@ -29,11 +164,6 @@ def _timed() -> Any:
     end.record()
     torch.cuda.synchronize()
     return start.elapsed_time(end)
-
-
-def _block() -> Any:
-    pointer = torch.cuda.caching_allocator_alloc(1024)
-    return pointer, torch.cuda.caching_allocator_delete(pointer)
 
 
 def _graphed() -> Any:
@@ -45,100 +175,16 @@ def _graphed() -> Any:
     return y.tolist()
 
 
-def _entered(context: Any) -> Any:
-    with context as inner:
-        return inner
-
-
-def _reseeded() -> Any:
-    torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
-    return torch.cuda.set_rng_state(torch.cuda.get_rng_state())
-
-
-def _tunable() -> Any:
-    torch.cuda.tunable.set_max_tuning_iterations(7)
-    return torch.cuda.tunable.get_max_tuning_iterations()
-
-
-def _ones(count: int = 2) -> list[torch.Tensor]:
-    return [torch.ones(2, 2, device="cuda") for _ in range(count)]
-
-
-PLAIN = """
-    is_available device_count is_initialized is_bf16_supported is_tf32_supported current_device get_device_properties
-    get_device_name get_device_capability init ipc_collect synchronize get_sync_debug_mode current_stream default_stream
-    memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_stats memory_stats_as_nested_dict
-    memory_summary reset_peak_memory_stats reset_accumulated_memory_stats mem_get_info empty_cache memory_snapshot
-    get_per_process_memory_fraction get_allocator_backend initial_seed seed seed_all get_rng_state get_rng_state_all
-    graph_pool_handle is_current_stream_capturing current_blas_handle get_arch_list get_gencode_flags Stream Event
-    CUDAGraph MemPool host_memory_stats reset_peak_host_memory_stats reset_accumulated_host_memory_stats
-"""
-SENSORS = "memory_usage utilization temperature power_draw clock_rate list_gpu_processes device_memory_used"
-
-
-def _plain(names: str) -> dict[str, Callable[[], Any]]:
-    """Functions and classes that need no argument."""
-    return {name: (lambda name=name: getattr(torch.cuda, name)()) for name in names.split()}
-
-
-CALLS: dict[str, Callable[[], Any]] = {
-    **_plain(PLAIN),
-    "set_device": lambda: torch.cuda.set_device(0),
-    "device": lambda: _entered(torch.cuda.device(0)),
-    "device_of": lambda: _entered(torch.cuda.device_of(torch.ones(1, device="cuda"))),
-    "can_device_access_peer": lambda: isinstance(torch.cuda.can_device_access_peer(0, 0), bool),
-    "set_sync_debug_mode": lambda: torch.cuda.set_sync_debug_mode("default"),
-    "stream": lambda: _entered(torch.cuda.stream(torch.cuda.Stream())),
-    "StreamContext": lambda: _entered(torch.cuda.StreamContext(torch.cuda.Stream())),
-    "set_stream": lambda: torch.cuda.set_stream(torch.cuda.current_stream()),
-    "ExternalStream": lambda: torch.cuda.ExternalStream(0x10),
-    "get_stream_from_external": lambda: torch.cuda.get_stream_from_external(0x10),
+SCENARIOS: dict[str, Callable[[], Any]] = {
     "elapsed_time": _timed,
-    "memory_cached": lambda: torch.cuda.memory_reserved(0),
-    "set_per_process_memory_fraction": lambda: torch.cuda.set_per_process_memory_fraction(1.0),
-    "caching_allocator_alloc": _block,
-    "caching_allocator_enable": lambda: torch.cuda.caching_allocator_enable(True),
-    "caching_allocator_disabled": lambda: _entered(torch.cuda.memory.caching_allocator_disabled()),
-    "use_mem_pool": lambda: _entered(torch.cuda.use_mem_pool(torch.cuda.MemPool())),
-    "manual_seed": lambda: torch.cuda.manual_seed(1),
-    "manual_seed_all": lambda: torch.cuda.manual_seed_all(1),
-    "set_rng_state": _reseeded,
-    "default_generators": lambda: torch.cuda.default_generators,
-    "graph": _graphed,
-    "cudart": lambda: torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart()),
-    "profiler": lambda: (torch.cuda.profiler.start(), torch.cuda.profiler.stop()),
-    "nvtx": lambda: (torch.cuda.nvtx.range_push("a"), torch.cuda.nvtx.mark("b"), torch.cuda.nvtx.range_pop()),
-    "nvtx.range": lambda: _entered(torch.cuda.nvtx.range("a {}", 1)),
-    "nvtx.range_start": lambda: torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("a")),
-    "nccl.all_reduce": lambda: torch.cuda.nccl.all_reduce(_ones()),
-    "nccl.reduce": lambda: torch.cuda.nccl.reduce(_ones()),
-    "nccl.broadcast": lambda: torch.cuda.nccl.broadcast(_ones()),
-    "comm.broadcast": lambda: torch.cuda.comm.broadcast(_ones()[0], [0]),
-    "comm.scatter": lambda: torch.cuda.comm.scatter(_ones()[0], [0]),
-    "comm.gather": lambda: torch.cuda.comm.gather(_ones(), destination=0),
-    "comm.reduce_add": lambda: torch.cuda.comm.reduce_add(_ones()),
-    "snapshot": lambda: torch.cuda.memory._snapshot(),
-    "manual_history": lambda: torch.cuda.memory._record_memory_history(enabled=None),
+    "replay": _graphed,
+    "cudaProfilerStart": lambda: torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart()),
+    "memory._snapshot": lambda: torch.cuda.memory._snapshot(),
     "version": lambda: torch.version.cuda,
-    "cudnn": lambda: torch.backends.cudnn.version(),
     "autocast": lambda: (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")),
 }
 
-# Virtual cuda has no NVML and no cuBLAS tuner either: these have nothing to be compared with.
-ALONE: dict[str, Callable[[], Any]] = {
-    **_plain(SENSORS),
-    "tunable": _tunable,
-    "nccl.version": lambda: torch.cuda.nccl.version(),
-}
 
-
-def answers(calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
-    """The shape of every answer, or the error."""
-    found: dict[str, Any] = {}
-    for name, call in calls.items():
-        try:
-            with contextlib.suppress(Warning):
-                found[name] = shape(call())
-        except Exception as error:  # the comparison shows it
-            found[name] = f"{type(error).__name__}: {error}"
-    return found
+def scenarios() -> dict[str, Any]:
+    """The shapes of what several calls together answer."""
+    return {name: shape(run()) for name, run in SCENARIOS.items()}

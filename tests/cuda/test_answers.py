@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import torchdevice
+from torchdevice.compat import RealDevice
 from torchdevice.cuda.surface import SURFACE, Kind
 from torchdevice.session import session
 
@@ -31,6 +32,14 @@ def test_user_code_is_told_that_cuda_is_there_and_torch_is_not() -> None:
     assert torch.cuda.is_initialized()
     assert torch._utils._get_available_device_type() is None
     assert torch.utils.collect_env.get_env_info().is_cuda_available != "True"
+
+
+def test_a_build_for_cuda_without_a_driver_has_no_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a torch names cuda as its accelerator: asked for its module, it must not get that of the CPU."""
+    monkeypatch.setattr(torch._C, "_accelerator_getAccelerator", lambda: RealDevice("cuda"))
+    assert torch.get_device_module("cuda") is torch.cpu
+    assert not torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator(check_available=True) is None
 
 
 def test_packages_with_cuda_only_code_get_the_truth(tmp_path: Path) -> None:
@@ -161,6 +170,22 @@ def test_streams_and_events_can_be_subclassed() -> None:
     assert torch.cuda.ExternalStream(0x20).cuda_stream == 0x20
 
 
+@pytest.mark.parametrize("asked", [("cuda",), (torch.device("cuda", 0),), ()], ids=str)
+def test_streams_and_events_of_torch_itself(asked: tuple[Any, ...]) -> None:
+    stream, start, end = torch.Stream(*asked), *(torch.Event(*asked, enable_timing=True) for _ in range(2))
+    assert isinstance(stream, torch.Stream)
+    assert isinstance(end, torch.Event)
+    with stream:
+        start.record()
+        end.record(stream)
+    end.synchronize()
+    stream.wait_event(end)
+    stream.synchronize()
+    assert start.query()
+    assert start.elapsed_time(end) >= 0
+    assert stream.device == torch.zeros(1, device="cuda").device
+
+
 def test_the_current_stream_is_a_threads_own() -> None:
     seen = []
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -204,6 +229,44 @@ def test_allocated_memory_is_that_of_tensors() -> None:
     assert torch.cuda.memory_reserved() >= torch.cuda.memory_allocated()
     del held, view
     assert torch.cuda.memory_allocated() == before
+
+
+def test_allocated_memory_is_also_that_of_the_graph_and_of_gradients() -> None:
+    class Squared(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x.clone())
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return gradient * ctx.saved_tensors[0]
+
+    x = torch.ones(1 << 20, device="cuda", requires_grad=True)
+    before = torch.cuda.memory_allocated()
+    loss = x.exp().sum()  # exp's result is saved, and nobody else holds it
+    assert torch.cuda.memory_allocated() - before == (4 << 20) + loss.nbytes
+    other = Squared.apply(x)
+    assert torch.cuda.memory_allocated() - before == (8 << 20) + 2 * loss.nbytes
+    loss.backward()
+    assert torch.cuda.memory_allocated() - before == (8 << 20) + 2 * loss.nbytes, "saved no more, but there is x.grad"
+    del other
+    assert torch.cuda.memory_allocated() - before == (4 << 20) + loss.nbytes
+
+
+def test_asking_for_memory_does_not_run_checkpoints() -> None:
+    runs = []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        runs.append(1)
+        return x.exp().sin()
+
+    x = torch.ones(4, device="cuda", requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(step, x, use_reentrant=False)
+    assert torch.cuda.memory_allocated() > 0
+    assert len(runs) == 1
+    y.sum().backward()
+    assert len(runs) == 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's high-water mark can be reset on Linux only")

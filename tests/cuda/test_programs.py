@@ -249,6 +249,19 @@ def test_flags_can_be_set_and_read(path: str, name: str, value: Any) -> None:
         setattr(owner, name, before)
 
 
+@pytest.mark.parametrize(
+    ("name", "choice"), [("linalg", "cusolver"), ("linalg", "magma"), ("blas", "cublaslt"), ("blas", "cublas")]
+)
+def test_libraries_of_cuda_can_be_preferred(name: str, choice: str) -> None:
+    prefer = getattr(torch.backends.cuda, f"preferred_{name}_library")
+    before = prefer()
+    assert prefer(choice).name.lower() == choice
+    assert prefer().name.lower() == choice
+    with pytest.raises(RuntimeError, match="Unknown input value"):
+        prefer("nonsense")
+    assert prefer(before) == prefer() == before
+
+
 def test_versions_and_builds() -> None:
     assert torch.version.cuda == "12.8"
     assert torch.backends.cuda.is_built()

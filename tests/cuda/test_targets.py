@@ -1,59 +1,93 @@
-"""The same questions to the CPU, to virtual mps and xpu through the masquerade, and to a virtual cuda: same shapes."""
+"""Every row is called, on the CPU and on virtual devices, and answers in the shape that its device gives."""
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
 import pytest
 
 from tests.virtual.harness import run_python
+from torchdevice.cuda.surface import SURFACE, Kind
 
 ASK = """
-import json, sys, torch
+import json, torch
 {prepare}
-from tests.cuda.calls import ALONE, CALLS, answers
-found = answers({{**CALLS, **ALONE}} if {alone} else CALLS)
+from tests.cuda import calls
+found = {{kind: calls.answers(kind) for kind in {kinds}}}
+found["scenarios"] = calls.scenarios() if "cuda" in {kinds} else {{}}
+import torchdevice
+found["skipped"] = [skip.path for skip in torchdevice.status().skipped]
 print("ANSWERS" + json.dumps(found))
 """
 
 
+@functools.cache
 def _ask(device: str, active: bool) -> dict[str, Any]:
+    """What a process with that virtual device answers: by itself for its own namespace, active for all others."""
+    own = device.partition(":")[0]
+    kinds = [kind for kind in SURFACE if (kind != own) is active]
     prepare = f"import torchdevice.virtual; torchdevice.virtual.from_environment({device!r})\n" if device else ""
     prepare += "import torchdevice; torchdevice.activate()" if active else ""
-    done = run_python("-W", "ignore", "-c", ASK.format(prepare=prepare, alone=active))
+    done = run_python("-W", "ignore", "-c", ASK.format(prepare=prepare, kinds=kinds))
     assert done.returncode == 0, done.stdout + done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("ANSWERS"))
     return json.loads(line.removeprefix("ANSWERS"))
 
 
-@pytest.fixture(scope="module")
-def real() -> dict[str, Any]:
-    """A virtual cuda without translation: torch.cuda as on a CUDA machine."""
-    found = _ask("cuda", active=False)
-    assert [name for name, answer in found.items() if isinstance(answer, str) and "Error" in answer] == []
-    return found
+def _errors(answers: dict[str, Any]) -> dict[str, str]:
+    return {name: answer for name, answer in answers.items() if isinstance(answer, str) and "Error" in answer}
 
 
-# Where an answer may differ from virtual cuda's, and why.
+# Where an answer may differ from that of the device itself, and why.
 EXCUSED = {
-    "cudart": "the runtime module of the masquerade knows more error codes",
-    "cudnn": "virtual cuda has no cuDNN behind its flags",
     "get_arch_list": "one architecture here, that of the capability",
     "get_device_properties": "compared by name below",
-    "reset_accumulated_memory_stats": "virtual cuda returns 0, CUDA nothing",
-    "reset_peak_memory_stats": "virtual cuda returns 0, CUDA nothing",
 }
+EXCUSED_ON = {"mps": {"DoubleTensor": "mps has no float64"}}
+
+# What a virtual device cannot answer by itself: nothing is there to compare with.
+_SENSORS = "memory_usage utilization temperature power_draw clock_rate device_memory_used"
+ALONE = {
+    "cuda": {*_SENSORS.split(), "nccl.unique_id", "nccl.init_rank"}
+    | {row.name for row in SURFACE["cuda"] if row.name.startswith(("tunable.", "sparse."))},
+    "xpu": set(_SENSORS.split()),
+    "mps": set(),
+}
+
+WORLDS = [
+    ("", "cuda"), ("", "xpu"), ("", "mps"),
+    ("mps", "cuda"), ("mps", "xpu"), ("xpu", "cuda"), ("xpu", "mps"), ("cuda", "mps"), ("cuda", "xpu"),
+]  # fmt: skip
 
 
 @pytest.mark.virtual
-@pytest.mark.parametrize("device", ["", "mps", "xpu"])
-def test_answers_have_the_shape_that_cuda_gives(device: str, real: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("device", "kind"), WORLDS)
+def test_every_row_is_called(device: str, kind: str) -> None:
     found = _ask(device, active=True)
-    errors = {name: answer for name, answer in found.items() if isinstance(answer, str) and "Error" in answer}
-    assert errors == {}
+    skipped = {path.removeprefix(f"torch.{kind}.") for path in found["skipped"]}
+    rows = {row.name: row for row in SURFACE[kind]}
+    assert rows.keys() - found[kind].keys() <= skipped
+    refused = {name for name, answer in _errors(found[kind]).items() if answer.startswith("CudaOnlyError")}
+    assert refused == {name for name in found[kind] if rows[name].kind is Kind.UNSUPPORTED}
+    assert _errors(found[kind]).keys() == refused
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize(("device", "kind"), WORLDS)
+def test_answers_have_the_shape_that_the_device_gives(device: str, kind: str) -> None:
+    found, real = _ask(device, active=True), _ask(kind, active=False)
+    unsupported = {row.name for row in SURFACE[kind] if row.kind is Kind.UNSUPPORTED}
+    assert _errors(real[kind]).keys() <= unsupported | ALONE[kind]
+    excused = {*EXCUSED, *EXCUSED_ON.get(device, ()), *unsupported, *_errors(real[kind])}
     different = {
-        name: (found[name], answer) for name, answer in real.items() if found[name] != answer and name not in EXCUSED
+        name: (found[kind][name], answer)
+        for name, answer in real[kind].items()
+        if found[kind][name] != answer and name not in excused
     }
     assert different == {}
-    assert set(real["get_device_properties"][1]) <= set(found["get_device_properties"][1])
+    if "get_device_properties" in real[kind]:
+        assert set(real[kind]["get_device_properties"][1]) <= set(found[kind]["get_device_properties"][1])
+    if kind == "cuda":
+        assert found["scenarios"] == real["scenarios"]

@@ -148,6 +148,7 @@ def test_other_namespaces_on_a_cuda_host() -> None:
 @on("cuda:2")
 def test_the_cpu_as_target_of_a_cuda_host() -> None:
     import torch
+    from torch import nn
 
     import torchdevice
 
@@ -157,5 +158,62 @@ def test_the_cpu_as_target_of_a_cuda_host() -> None:
         assert torch.cuda.get_device_name() != "Virtual CUDA device"
         with torchdevice.suspended():
             assert torch.cuda.device_count() == 2
+        model, x = nn.Linear(4, 2).cuda(), torch.ones(4, 4).cuda()
+        wanted = model(x)
+        for parallel in (nn.DataParallel(model), nn.DataParallel(model, [0, 1], output_device=1)):
+            torch.testing.assert_close(parallel(x), wanted)
+            assert (parallel.device_ids, parallel.output_device, parallel.dim) == ([0], 0, 0)
+            assert parallel.src_device_obj == wanted.device
     assert torch.cuda.get_device_name() == "Virtual CUDA device"
     assert torch.zeros(1, device="cuda:1").device.index == 1
+    assert nn.DataParallel(nn.Linear(4, 2).cuda()).device_ids == [0, 1]
+
+
+PARALLEL = {
+    "data_parallel": lambda nn, model, x: nn.parallel.data_parallel(model, x, [0, 1]),
+    "parallel_apply": lambda nn, model, x: nn.parallel.parallel_apply([model, model], [(x.cuda(),), x.cuda()])[1],
+    "pieces": lambda nn, model, x: nn.parallel.gather(
+        nn.parallel.parallel_apply(
+            nn.parallel.replicate(model, [0, 1]), nn.parallel.scatter((x,), [0, 1]), [{}, {}], [0, 1]
+        ),
+        0,
+    ),
+}
+
+
+def _parallel() -> None:
+    import sys
+
+    import torch
+    from torch import nn
+
+    import torchdevice
+
+    torchdevice.activate(policy="portable", target="cpu" if torch.cuda.is_available() else None)
+    model, x = nn.Linear(4, 2).cuda(), torch.ones(4, 4)  # the helpers move inputs to the device
+    wanted = model(x.cuda())
+    for name, run in PARALLEL.items():
+        torch.testing.assert_close(run(nn, model, x), wanted, msg=name)
+    inner = sys.modules["torch.nn.parallel.scatter_gather"]
+    assert [len(parts) for parts in inner.scatter_kwargs((x,), {"y": x}, [0, 1])] == [2, 2]
+    assert inner.gather([x, x], 0).shape == (8, 4)
+    with pytest.raises(AssertionError, match="The number of modules 1 is not equal to the number of inputs 0"):
+        nn.parallel.parallel_apply([model], [])
+
+    class Mine(nn.DataParallel):
+        pass
+
+    mine = Mine(model, dim=0)
+    mine(x).sum().backward()
+    assert model.weight.grad is not None
+    assert list(mine.state_dict()) == ["module.weight", "module.bias"]
+
+
+@on("mps")
+def test_parallel_helpers_on_mps() -> None:
+    _parallel()
+
+
+@on("cuda:2")
+def test_parallel_helpers_on_the_cpu_of_a_cuda_host() -> None:
+    _parallel()

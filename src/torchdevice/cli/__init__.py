@@ -21,6 +21,7 @@ COMMANDS = {
     "doctor": "check this installation; every problem comes with its fix",
     "scan": "find what binds a source tree to CUDA, without running it",
     "virtual": "build, show or remove the library behind virtual devices",
+    "bench": "measure what TorchDevice costs on this machine",
     "env": "facts to paste into a bug report",
 }
 

@@ -5,6 +5,7 @@
     target      what the machine's device can tell, one class per kind of device; accounting counts memory for it
     device, memory, streams, graphs, random, libraries, vitals, metal
                 the C functions and objects under torch's Python code, answered by a target
+    failures    the target's errors in the classes and words that CUDA code looks for
     register    who is answered and who gets the truth; the count of answers
     masquerade  rows become replacements
     neighbours  names outside the namespaces that CUDA code uses with them; parallel and norms are what some stand for

@@ -29,13 +29,11 @@ class Peak(Protocol):
 
 
 def tensor_bytes(device_type: str) -> int:
-    """Bytes of the storages of all tensors of a device type that Python knows of, each storage once.
-
-    Tensors that only the autograd graph holds have no Python object, and are not in this figure (the peak has them).
-    """
+    """Bytes of the storages of all tensors of a device type that Python or the autograd graph holds, each once."""
     kinds = _tensor_classes()
     seen: dict[int, int] = {}
-    for tensor in [candidate for candidate in gc.get_objects() if type(candidate) in kinds]:
+    known = [candidate for candidate in gc.get_objects() if type(candidate) in kinds]
+    for tensor in (*known, *compat.held_by_autograd(known)):
         storage = compat.storage_of(tensor) if tensor.device.type == device_type else None
         if storage is not None:
             seen[storage.data_ptr()] = storage.nbytes()  # an empty storage has no address and no bytes

@@ -30,8 +30,19 @@ user code is logged once.
 with the version that they were built for do so only if they were built for CUDA. `torch.version.hip` stays `None`.
 
 **Limits.** Streams do not overlap where the target has one queue. On the CPU, `memory_allocated` counts tensors that
-Python knows of; those that only the autograd graph holds show in the peak. An out-of-memory error of the target keeps
-its own class, unless that is `torch.OutOfMemoryError` already.
+Python or the autograd graph holds (what an operator needs while it runs shows in the peak), and the peak is the growth
+of the process's resident memory: a multiple of the page size, with what else the process did. On MPS the peak is
+sampled every 10 ms once somebody has asked, so that a shorter one can be missed.
+
+**Errors.** When the target is out of memory, or is asked for a device that it does not have, user code meets
+`torch.cuda.OutOfMemoryError` ("CUDA out of memory. Tried to allocate …", with the target's own words at the end) or
+`torch.AcceleratorError`, with the target's error as `__cause__`; `memory_stats()["num_ooms"]` counts. An operator that
+the target lacks is a `NotImplementedError`, which is a `RuntimeError`, as on CUDA. From Python 3.12 on this holds for
+every call, by a monitor of raised exceptions that costs nothing until one is raised. Before, it holds for what takes a
+device (factories, `.to`, `.cuda()`, modules); from other operators the target's error comes as the `RuntimeError` that
+it is, and `except torch.cuda.OutOfMemoryError` and `isinstance` recognise it all the same if they look the name up in
+`torch` or `torch.cuda`: a class that was bound earlier (`from torch.cuda import OutOfMemoryError`) does not. The
+operating system may grant memory that it does not have and end the process later: no Python error tells of that.
 
 | kind | meaning |
 | --- | --- |

@@ -20,6 +20,7 @@ from torchdevice import compat
 from torchdevice.compat import RealDevice
 from torchdevice.cuda import (
     device,
+    failures,
     graphs,
     libraries,
     memory,
@@ -207,6 +208,7 @@ class Masquerades:
     def __init__(self, translator: Translator) -> None:
         self.register = Register(translator)
         self._built: dict[Host, list[Replacement]] = {}
+        self._targets: dict[Host, Target] = {}
         self.skips: list[Skip] = []
 
     def select(self, host: Host) -> list[Replacement]:
@@ -219,7 +221,7 @@ class Masquerades:
         return self._built[host]
 
     def _build(self, host: Host) -> list[Replacement]:
-        target = target_of(host)
+        target = self._targets[host] = target_of(host)
         made: list[Replacement] = []
         for kind in SURFACE:
             if kind != host.type and hasattr(torch, kind):
@@ -242,6 +244,11 @@ class Masquerades:
             return ways_back
         if host.type == "cpu":
             ways_back.append(norms.install())
+            self.register.translator.ordered.update(
+                {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event}
+            )
+            ways_back.append(self.register.translator.ordered.clear)
+        ways_back += failures.Failures(self.register, self._targets[host]).watch()
 
         def guard_builders() -> None:
             rows = neighbours.replacements(neighbours.BUILDERS, self.register, resolve_path)

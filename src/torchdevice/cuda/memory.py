@@ -34,7 +34,7 @@ def nested_stats(target: Target, index: int, removed: list[int]) -> dict[str, An
         values = {"current": now, "peak": max(now, highest), "allocated": max(now, total), "freed": max(0, total - now)}
         stats[name] = {"all": values, "small_pool": dict(_ZERO), "large_pool": dict(values)}
     stats.update(oversize_allocations=dict(_ZERO), oversize_segments=dict(_ZERO))
-    stats.update(num_alloc_retries=0, num_ooms=0, max_split_size=-1, num_sync_all_streams=0)
+    stats.update(num_alloc_retries=0, num_ooms=target.ooms, max_split_size=-1, num_sync_all_streams=0)
     stats.update(num_device_alloc=0, num_device_free=0)
     return stats
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torchdevice.compat import RealDevice
 from torchdevice.cuda import device, parallel
 from torchdevice.cuda.register import Register
 from torchdevice.cuda.surface import Kind, Row
@@ -42,6 +43,21 @@ def answering(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
         return register.answering(row, path, original, function)
+
+    return adapt
+
+
+def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An adapter: `function` answers where the target is one device, torch's own where there are several."""
+
+    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            host = register.translator.host
+            if host.count > 1:
+                return original(*args, **kwargs)
+            return function(RealDevice(host.type) if host.type == "cpu" else RealDevice(host.type, 0), *args, **kwargs)
+
+        return register.answering(row, path, original, answer)
 
     return adapt
 
@@ -167,6 +183,26 @@ def plan_caches(original: Any, path: str, row: Row, register: Register) -> Any:
     return PlanCaches()
 
 
+def preferred_library(original: Any, path: str, row: Row, register: Register) -> Any:
+    """An adapter for the choice of a library of CUDA's: kept and given back, although torch was built without it."""
+    kept: list[Any] = []
+
+    def choose(backend: Any = None) -> Any:
+        if backend is None:
+            return kept[0] if kept else original()
+        choices = {name.lower(): choice for name, choice in type(original()).__members__.items()}
+        try:
+            chosen = original(backend)
+        except RuntimeError:
+            chosen = choices.get(backend.lower()) if isinstance(backend, str) else backend
+            if chosen not in choices.values():
+                raise
+        kept[:] = [chosen]
+        return chosen
+
+    return register.answering(row, path, original, choose)
+
+
 def _workspace(size: int) -> Callable[..., int]:
     kept = [size]
 
@@ -181,6 +217,7 @@ def _workspace(size: int) -> Callable[..., int]:
 S, N, U, M = Kind.SIMULATED, Kind.NO_OP, Kind.UNSUPPORTED, Kind.MAPPED
 _BACKEND = "torch.backends."
 _STATE = "the target's autocast state"
+_ONE = "; torch's own with several devices"
 
 NEIGHBOURS = (
     Neighbour("torch.version.cuda", S, f"`{device.CUDA_VERSION}`", constant(device.CUDA_VERSION)),
@@ -193,6 +230,8 @@ NEIGHBOURS = (
     Neighbour(f"{_BACKEND}cuda.cublas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
     Neighbour(f"{_BACKEND}cuda.cublaslt_workspace_size", S, "kept and given back", answering(_workspace(1048576))),
     Neighbour(f"{_BACKEND}cuda.blas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
+    Neighbour(f"{_BACKEND}cuda.preferred_linalg_library", S, "kept and given back", preferred_library, truth=True),
+    Neighbour(f"{_BACKEND}cuda.preferred_blas_library", S, "kept and given back", preferred_library, truth=True),
     Neighbour("torch.is_autocast_enabled", M, _STATE, autocast_state(0), truth=True, constant=True),
     Neighbour("torch.get_autocast_dtype", M, _STATE, autocast_state(0), truth=True, constant=True),
     Neighbour("torch.get_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True, constant=True),
@@ -202,10 +241,21 @@ NEIGHBOURS = (
     Neighbour("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
     Neighbour("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
     Neighbour("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
-    Neighbour("torch.nn.parallel.scatter", S, "parts on the target", answering(parallel.scatter)),
-    Neighbour("torch.nn.parallel.gather", S, "joined on the target", answering(parallel.gather)),
-    Neighbour("torch.nn.parallel.replicate", S, "the module itself", answering(parallel.replicate)),
-    Neighbour("torch.nn.parallel.data_parallel", S, "the module on all inputs", answering(parallel.data_parallel)),
+    Neighbour("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(parallel.scatter)),
+    Neighbour("torch.nn.parallel.gather", S, f"joined on the target{_ONE}", on_one_device(parallel.gather)),
+    Neighbour("torch.nn.parallel.replicate", S, f"the module itself{_ONE}", on_one_device(parallel.replicate)),
+    Neighbour(
+        "torch.nn.parallel.parallel_apply", S, f"one after the other{_ONE}", on_one_device(parallel.parallel_apply)
+    ),
+    Neighbour(
+        "torch.nn.parallel.data_parallel", S, f"the module on all inputs{_ONE}", on_one_device(parallel.data_parallel)
+    ),
+    Neighbour(
+        "torch.nn.parallel.DataParallel.__init__",
+        S,
+        f"as with one GPU{_ONE}",
+        on_one_device(parallel.data_parallel_init),
+    ),
 )
 
 # Applied when the module is imported: it takes longer to load than all of this package.
@@ -229,4 +279,15 @@ def replacements(rows: tuple[Neighbour, ...], register: Register, resolve: Calla
             original, row.path, Row(row.path, row.kind, row.answer, row.truth, constant=row.constant), register
         )
         made.append(Replacement(row.path, owner, name, value))
+        made += [
+            Replacement(f"{path}.{name}", module, name, value) for path, module in _holding(original, name, holder)
+        ]
     return made
+
+
+def _holding(value: Any, name: str, package: str) -> list[tuple[str, Any]]:
+    """The modules of a package that hold a function of it too: where it is defined, and who imported it from there."""
+    if package not in sys.modules or not inspect.isfunction(value):
+        return []
+    inside = [(path, module) for path, module in sys.modules.items() if path.startswith(f"{package}.")]
+    return [(path, module) for path, module in inside if package != "torch" and vars(module).get(name) is value]

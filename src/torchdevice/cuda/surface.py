@@ -98,6 +98,11 @@ ANSWERS = {
     "amp": _same("torch's own, translated to the target's autocast and scaler with the dtype that was asked for"),
     "legacy": _same("made on the target by the translation"),
     "error": _same("torch's own class"),
+    "failure": Answer(
+        "torch's own class, raised for MPS's RuntimeErrors; the original is the cause",
+        "torch's own class, in CUDA's words; the original is the cause",
+        "torch's own class, raised for the allocator's RuntimeError; the original is the cause",
+    ),
     "constant": _same("torch's own value"),
     "settings": _same("kept and given back"),
     "kernel": _same("raises `CudaOnlyError`: CUDA source cannot run here"),
@@ -183,7 +188,8 @@ CUDA = (
     *_rows(S, "there", "amp.amp_definitely_not_available", truth=True),
     *_rows(M, "legacy", _LEGACY, left=True),
     *_rows(M, "legacy", f"ComplexDoubleStorage ComplexFloatStorage {_SPARSE}", left=True),
-    *_rows(M, "error", "CudaError DeferredCudaCallError OutOfMemoryError AcceleratorError cudaStatus", left=True),
+    *_rows(M, "error", "CudaError DeferredCudaCallError cudaStatus", left=True),
+    *_rows(M, "failure", "OutOfMemoryError AcceleratorError", left=True),
     *_rows(M, "constant", "has_half has_magma DEVICE_REQUIREMENT PYTORCH_RELEASES_CODE_CC", left=True),
     *_rows(M, "constant", "profiler.DEFAULT_FLAGS nccl.SUM green_contexts.SUPPORTED", left=True),
     # Private names that user code is known to call.

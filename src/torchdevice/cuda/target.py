@@ -62,6 +62,7 @@ class Target:
         self.count = host.count
         self.module: Any = getattr(torch, host.type, None)
         self._fraction = [1.0] * host.count
+        self.ooms = 0
 
     def current(self) -> int:
         return 0

@@ -19,6 +19,7 @@ from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
 from torchdevice.patching.narrowing import blocking, narrowed, note
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.dtypes import dtype_on
+from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
 
@@ -84,7 +85,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             if known and "pin_memory" not in kwargs:
                 return original(*args, **kwargs)
             return elsewhere(device, args, kwargs)
-        except (TypeError, NotImplementedError) as refusal:
+        except (TypeError, RuntimeError) as refusal:
             return narrowed(refusal, original, args, kwargs, path, translator)
 
     def elsewhere(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -121,7 +122,7 @@ def tensor_like(original: Function, path: str, translator: Translator) -> Functi
                 kwargs["device"] = translator.translate(device, path)
         try:
             return original(*args, **kwargs)
-        except (TypeError, NotImplementedError) as refusal:
+        except (TypeError, RuntimeError) as refusal:
             return narrowed(refusal, original, args, kwargs, path, translator)
 
     return dress(factory, original, path)
@@ -185,7 +186,7 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
                 if translator.blocks:
                     args, kwargs = blocking(args, kwargs)
                 return original(self, asked, *args, **kwargs)
-            except (TypeError, NotImplementedError) as refusal:
+            except (TypeError, RuntimeError) as refusal:
                 return narrowed(refusal, original, (self, asked, *args), kwargs, path, translator)
         return elsewhere(self, asked, args, kwargs)
 
@@ -204,7 +205,7 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             args, kwargs = blocking(args, kwargs)
         try:
             return seen(self, *args, **kwargs)
-        except (TypeError, NotImplementedError) as refusal:
+        except (TypeError, RuntimeError) as refusal:
             return narrowed(refusal, seen, (self, *args), kwargs, path, translator)
 
     return dress(to, original, path)
@@ -241,7 +242,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
             kwargs.pop("non_blocking", None)
         try:
             return to(self, device=where, **kwargs)
-        except (TypeError, NotImplementedError) as refusal:
+        except (TypeError, RuntimeError) as refusal:
             return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
 
     return dress(accelerate, original, path)
@@ -346,6 +347,20 @@ def fork_rng(original: Function, path: str, translator: Translator) -> Function:
         return original(*args, **kwargs)
 
     return dress(fork, original, path)
+
+
+def device_module(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.get_device_module`: the target's module for user code.
+
+    torch itself asks whether the accelerator that it was built for is there, and the module of the CPU would say yes.
+    """
+
+    def get_device_module(device: Any = None) -> Any:
+        if device is None or translator.caller() is Caller.TORCH:
+            return original(device)
+        return original(translator.translate(device, path))
+
+    return dress(get_device_module, original, path)
 
 
 def set_default(original: Function, path: str, translator: Translator) -> Function:

@@ -38,7 +38,7 @@ def read_legacy_type(name: str) -> LegacyType | None:
 
 
 def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
-    """A dense legacy type: what it makes has its dtype, on the device that the policy picks for its name."""
+    """A legacy type: what it makes has its dtype, on the device that the policy picks for its name."""
     read = read_legacy_type(path)
     assert read is not None, path
     plain = getattr(torch, real.__name__)
@@ -50,10 +50,21 @@ def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
         wanted = RealDevice(given if given is not None else "cpu")
         if wanted.type == (read.device or "cpu"):
             return real(*args, **kwargs)
+        if read.sparse:
+            return _sparse(args, read.dtype, wanted)
         made = _original(plain)(*args, **kwargs)
         return made.to(wanted)
 
     return stand_in(real, path, construct, _LegacyStandIn, _read=read, _translator=translator)
+
+
+def _sparse(args: tuple[Any, ...], dtype: torch.dtype, device: RealDevice) -> torch.Tensor:
+    """What a sparse type makes: of indices, values and perhaps a size, of a size alone, or of nothing."""
+    if args and isinstance(args[0], torch.Tensor):
+        indices, values, *sizes = args
+        return torch.sparse_coo_tensor(indices.to(device), values.to(device, dtype), *sizes, device=device)
+    size = args[0] if args and isinstance(args[0], (list, tuple)) else args
+    return torch.sparse_coo_tensor(tuple(size) or (0,), dtype=dtype, device=device)
 
 
 class _LegacyStandIn(StandInType):
@@ -66,6 +77,8 @@ class _LegacyStandIn(StandInType):
         if isinstance(instance, cls._real):
             return True
         if not isinstance(instance, torch.Tensor) or instance.dtype is not cls._read.dtype:
+            return False
+        if instance.is_sparse is not cls._read.sparse:
             return False
         given = cls._translator.redirected_type(cls._read.device or "cpu", f"torch.{cls.__name__}")
         return bool(instance.device.type == given)
@@ -81,7 +94,7 @@ def tensor_type(original: Function, path: str, translator: Translator) -> Functi
     def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
         asked = args[0] if args else kwargs.get("dtype")
         read = _asked_legacy(asked) if translator.in_force else None
-        if read is None or read.sparse:
+        if read is None or read.sparse is not self.is_sparse:
             try:
                 return original(self, *args, **kwargs)
             except TypeError as refusal:
@@ -124,9 +137,6 @@ def default_tensor_type(original: Function, path: str, translator: Translator) -
 
 
 def legacy_paths() -> list[str]:
-    """The dense legacy types of every namespace of torch: `torch.FloatTensor`, `torch.cuda.HalfTensor`, …"""
-    paths = []
-    for module, name in legacy_tensor_types():
-        if not module.__name__.endswith("sparse"):
-            paths.append(f"{module.__name__}.{name}")
-    return paths
+    """The legacy types that name a device (`torch.cuda.HalfTensor`, `torch.cuda.sparse.FloatTensor`) and dense ones of
+    the CPU; `torch.sparse.FloatTensor` goes by its arguments."""
+    return [f"{module.__name__}.{name}" for module, name in legacy_tensor_types() if module.__name__ != "torch.sparse"]

@@ -29,7 +29,7 @@ _CONVERSIONS = frozenset({"to", "type", "double", "cdouble"})
 
 
 def narrowed(
-    refusal: TypeError | NotImplementedError,
+    refusal: TypeError | RuntimeError,
     original: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -40,6 +40,11 @@ def narrowed(
     """The call again, in a dtype that the target has, or on the CPU. Raises `refusal` if it is something else."""
     if isinstance(refusal, NotImplementedError):
         return _uncompressed(refusal, original, args, kwargs, path, translator)
+    if isinstance(refusal, RuntimeError):
+        failure = translator.failure_of(refusal) if translator.failure_of is not None else None
+        if failure is None:
+            raise refusal
+        raise failure from refusal
     refused = _REFUSALS.search(str(refusal))
     if refused is None or translator.float64 == "error" or not translator.in_force:
         raise refusal

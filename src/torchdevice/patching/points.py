@@ -61,7 +61,7 @@ WRITTEN = (
     Point("torch.jit.load", loading.script_load),
     Point("torch.set_default_device", adapters.set_default),
     Point("torch.get_default_device", adapters.get_default, when=FILLING),
-    Point("torch.get_device_module", adapters.parameter, {"name": "device"}),
+    Point("torch.get_device_module", adapters.device_module),
     Point("torch.random.fork_rng", adapters.fork_rng),
     Point("torch.from_numpy", receivers.result_follows, when=FILLING),
     Point("torch.frombuffer", receivers.result_follows, when=FILLING),

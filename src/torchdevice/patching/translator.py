@@ -54,6 +54,8 @@ class Translator:
         self.policy = "accelerate"
         self.float64 = "downcast"
         self.blocks = False  # copies to the target wait, whatever was asked
+        self.ordered: dict[str, Any] = {}  # what stands for torch.Stream and torch.Event where the target has neither
+        self.failure_of: Callable[[BaseException], BaseException | None] | None = None  # CUDA's error for the target's
         self.active = False
         self.fills = False
         self.roles = Roles()

@@ -80,6 +80,12 @@ def memory_functions(kind: str, lib: Library, count: int, capacity: int) -> Tabl
     def raw_delete(pointer: int) -> None:
         address.pop(pointer, None)
 
+    def reset_peak(device: int) -> None:
+        lib.call("reset_peak", device)
+
+    def reset_accumulated(device: int) -> None:
+        lib.call("reset_accumulated", device)
+
     def set_fraction(fraction: float, device: int) -> None:
         fractions[device] = fraction
         lib.call("set_limit", int(capacity * fraction) if fraction < 1 else memory.limit_from_environment())
@@ -94,8 +100,8 @@ def memory_functions(kind: str, lib: Library, count: int, capacity: int) -> Tabl
 
     return {
         f"_{kind}_memoryStats": lambda device: memory.nested_stats(lib, device),
-        f"_{kind}_resetPeakMemoryStats": lambda device: lib.call("reset_peak", device) and None,
-        f"_{kind}_resetAccumulatedMemoryStats": lambda device: lib.call("reset_accumulated", device) and None,
+        f"_{kind}_resetPeakMemoryStats": reset_peak,
+        f"_{kind}_resetAccumulatedMemoryStats": reset_accumulated,
         f"_{kind}_getMemoryInfo": lambda device: memory.free_and_total(lib, device, capacity),
         f"_{kind}_hostMemoryStats": constant({}),
         f"_{kind}_resetAccumulatedHostMemoryStats": nothing,

@@ -51,14 +51,25 @@ class DeviceProperties:
 
 
 class CudaError(enum.IntEnum):
+    """CUDA's enumeration names one value, and takes every other as well."""
+
     success = 0
+
+    @classmethod
+    def _missing_(cls, value: object) -> CudaError:
+        made = int.__new__(cls, value)  # type: ignore[call-overload]
+        made._name_, made._value_ = "???", value
+        return made
+
+
+_ERRORS = {0: "no error", 1: "invalid argument", 2: "out of memory", 3: "initialization error", 600: "device not ready"}
 
 
 def _cudart(lib: Library, capacity: int) -> SimpleNamespace:
     ok = constant(CudaError.success)
     return SimpleNamespace(
         cudaError=CudaError,
-        cudaGetErrorString=lambda code: "no error",
+        cudaGetErrorString=lambda code: _ERRORS.get(int(code), "unknown error"),
         cudaMemGetInfo=lambda device: memory.free_and_total(lib, device, capacity),
         **dict.fromkeys(("cudaProfilerStart", "cudaProfilerStop", "cudaHostRegister", "cudaHostUnregister"), ok),
         **dict.fromkeys(("cudaStreamCreate", "cudaStreamDestroy"), ok),

@@ -22,6 +22,9 @@ def install(lib: Library, count: int) -> None:
     def is_capture_enabled() -> bool:
         return False  # Metal frame captures need Xcode
 
+    def is_capturing() -> bool:
+        return False
+
     put(
         torch._C,
         {
@@ -29,6 +32,7 @@ def install(lib: Library, count: int) -> None:
             "_mps_get_name": get_name,  # Metal's device name, in C only on macOS
             "_mps_get_core_count": get_core_count,
             "_mps_isCaptureEnabled": is_capture_enabled,
+            "_mps_isCapturing": is_capturing,
         },
     )
     # They remember their answer from before.

@@ -5,15 +5,16 @@ Both sides alternate, and the best of many short rounds counts: wall time on sha
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 
 import torch
 
 import torchdevice.virtual
+from torchdevice.bench.figures import Figure, emit
 
-ROUNDS = 60
+ADDED_US, RATIO = 1.5, 1.05
 
 
 def cases(device: str) -> dict[str, Callable[[], object]]:
@@ -39,25 +40,37 @@ def cases(device: str) -> dict[str, Callable[[], object]]:
     }
 
 
-def best(function: Callable[[], object], calls: int) -> float:
+def _microseconds(function: Callable[[], object], calls: int) -> float:
     start = time.perf_counter()
     for _ in range(calls):
         function()
     return (time.perf_counter() - start) / calls * 1e6
 
 
+def compare(name: str, cpu: Callable[[], object], virtual: Callable[[], object], rounds: int) -> Figure:
+    """Small operators by what is added, large ones by the ratio."""
+    calls = max(1, int(2000 / _microseconds(cpu, 20)))
+    here = there = float("inf")
+    for _ in range(rounds):
+        here, there = min(here, _microseconds(cpu, calls)), min(there, _microseconds(virtual, calls))
+    note = f"{here:.2f} µs on the CPU, {there:.2f} µs virtual"
+    if "256" in name or "1024" in name:
+        return Figure(f"{name}: virtual / CPU", there / here, limit=RATIO if "1024" in name else None, note=note)
+    limit = None if "linear" in name else ADDED_US  # several operators
+    return Figure(f"{name}: added by the virtual device", there - here, "µs", limit, note=note)
+
+
 def main() -> None:
-    device = sys.argv[1] if len(sys.argv) > 1 else "cuda"
-    torchdevice.virtual.install(device)
+    """Rows on stdout."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--device", default="cuda")
+    options = parser.parse_args()
+    torchdevice.virtual.install(options.device)
     torch.set_num_threads(1)
-    print("| operator | CPU µs | virtual µs | added µs | ratio |\n| --- | --- | --- | --- | --- |")
     with torch.no_grad():
-        for (name, cpu), virtual in zip(cases("cpu").items(), cases(device).values(), strict=True):
-            calls = max(1, int(2000 / best(cpu, 20)))
-            here = there = float("inf")
-            for _ in range(ROUNDS):
-                here, there = min(here, best(cpu, calls)), min(there, best(virtual, calls))
-            print(f"| {name} | {here:.2f} | {there:.2f} | {there - here:+.2f} | {there / here:.2f} |", flush=True)
+        for (name, cpu), virtual in zip(cases("cpu").items(), cases(options.device).values(), strict=True):
+            emit([compare(name, cpu, virtual, 10 if options.quick else 60)])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,159 @@
+"""Instructions per call, with translation active against plain torch, counted by callgrind in one process.
+
+Instruction counts do not depend on what else the machine does. The same calls are counted under an empty
+TorchFunctionMode and under `torch.set_default_device`, the two other ways to redirect devices. Needs valgrind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import glob
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchdevice.bench.figures import Figure, emit
+
+CALLS = 400
+
+
+@dataclass(frozen=True)
+class Question:
+    """A call, the limit for active / plain, and what plain torch runs where it cannot run the same."""
+
+    statement: str
+    limit: float | None
+    plain: str = ""
+
+
+# `x` is a 2×2 tensor, `d` a torch.device of the target.
+QUESTIONS = (
+    Question("torch.zeros(2, 2, device='cpu')", 1.30),
+    Question("torch.zeros(2, 2, device=d)", 1.30),
+    Question("torch.zeros(2, 2)", 1.40),
+    Question("torch.tensor([1.0, 2.0])", 1.40),
+    Question("torch.randn(2, 2)", 1.40),
+    Question("torch.zeros_like(x)", 1.40),
+    Question("x.to(d)", 1.60),
+    Question("x.to('cpu')", 1.60),
+    Question("x.to(torch.float32)", 1.60),
+    Question("x.cpu()", 2.00),
+    Question("torch.device('cuda')", 2.00),
+    Question("torch.device('cpu')", 2.00),
+    Question("torch.add(x, x)", 1.00),
+    Question("x.add(x)", 1.00),
+    Question("torch.nn.functional.relu(x)", 1.00),
+    Question("torch.zeros(2, 2, device='cuda')", None, "torch.zeros(2, 2, device='cpu')"),
+    Question("x.to('cuda')", None, "x.to('cpu')"),
+)
+VARIANTS = ("plain", "mode", "default", "active")
+
+
+@contextlib.contextmanager
+def _default_device() -> Iterator[None]:
+    import torch
+
+    torch.set_default_device("cpu")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+def _entered(variant: str) -> AbstractContextManager[Any]:
+    from torch.overrides import TorchFunctionMode
+
+    import torchdevice
+
+    class Empty(TorchFunctionMode):
+        """What every redirection by mode costs at least."""
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    if variant == "active":
+        return torchdevice.redirect(target="cpu")
+    return {"mode": Empty, "default": _default_device}.get(variant, contextlib.nullcontext)()
+
+
+def _statements(variant: str) -> list[str]:
+    """The loop itself first: it is taken off."""
+    return ["pass", *(q.statement if variant == "active" else q.plain or q.statement for q in QUESTIONS)]
+
+
+def _run_under_valgrind(variants: list[str]) -> None:
+    """Each statement in a loop between two toggles of the collection: one dump each, in order."""
+    import torch
+
+    from torchdevice import compat
+
+    space: dict[str, Any] = {"torch": torch, "x": torch.zeros(2, 2), "d": torch.device("cpu")}
+    for variant in variants:
+        loops = []
+        for statement in _statements(variant):
+            exec(f"def loop():\n for _ in range({CALLS}):\n  {statement}\n", space)
+            loops.append(space["loop"])
+        with _entered(variant):
+            for loop in loops:
+                loop()
+                compat.callgrind_toggle()
+                loop()
+                compat.callgrind_dump()
+
+
+def count_instructions(variants: tuple[str, ...] = VARIANTS) -> dict[str, dict[str, float]]:
+    """Variant → statement of the question → instructions of one call."""
+    if shutil.which("valgrind") is None:
+        raise SystemExit("valgrind is not installed, and counts instructions (apt install valgrind)")
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/callgrind"
+        command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}"]
+        child = [sys.executable, "-m", "torchdevice.bench.calls", "--counted", *variants]
+        subprocess.run([*command, *child], check=True, capture_output=True)
+        dumps = sorted(glob.glob(f"{out}.*"), key=lambda name: int(name.rpartition(".")[2]))
+        totals = [_total(Path(dump).read_text()) for dump in dumps]
+    found = {}
+    for number, variant in enumerate(variants):
+        empty, *counted = totals[number * (len(QUESTIONS) + 1) :][: len(QUESTIONS) + 1]
+        found[variant] = {
+            question.statement: (total - empty) / CALLS for question, total in zip(QUESTIONS, counted, strict=True)
+        }
+    return found
+
+
+def _total(dump: str) -> int:
+    found = re.search(r"^(?:totals|summary): (\d+)", dump, re.M)
+    assert found is not None, "callgrind wrote a dump without a total"
+    return int(found[1])
+
+
+def main() -> None:
+    """Rows on stdout."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="without the two other ways")
+    parser.add_argument("--counted", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.counted:
+        _run_under_valgrind(options.counted)
+        return
+    counts = count_instructions(("plain", "active") if options.quick else VARIANTS)
+    for question in QUESTIONS:
+        plain = counts["plain"][question.statement]
+        others = [f"{counts[name][question.statement] / plain:.2f}" for name in ("mode", "default") if name in counts]
+        note = f"plain {plain:,.0f} instructions"
+        if others:
+            note += f"; empty TorchFunctionMode {others[0]}, set_default_device {others[1]}"
+        ratio = counts["active"][question.statement] / plain
+        emit([Figure(question.statement, ratio, limit=question.limit, note=note)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""An epoch of a DataLoader whose batches are redirected, against plain torch, with 0 and with 4 workers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import torchdevice
+from torchdevice.bench.figures import Figure, Timed, emit, interleaved
+
+ITEMS, BATCH, SIDE = 128, 16, 224
+
+
+class Images(Dataset[tuple[torch.Tensor, int]]):
+    """Makes each picture when it is asked for, as a decoder would."""
+
+    def __len__(self) -> int:
+        return ITEMS
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        picture = torch.linspace(0, index, 3 * SIDE * SIDE).view(3, SIDE, SIDE)
+        return (picture - picture.mean()) / (picture.std() + 1), index % 10
+
+
+def _epoch(workers: int, entered: Callable[[], AbstractContextManager[Any]], device: str) -> Timed:
+    def seconds() -> float:
+        with entered():
+            start = time.perf_counter()
+            for pictures, _ in DataLoader(Images(), batch_size=BATCH, num_workers=workers):
+                pictures.to(device)
+            return time.perf_counter() - start
+
+    return seconds
+
+
+def main() -> None:
+    """Rows on stdout."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    target = (torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")).type
+    for workers in (0, 4):
+        rounds = 5 if quick else 40 if workers == 0 else 20
+        ways = {
+            "plain": _epoch(workers, contextlib.nullcontext, target),
+            "active": _epoch(workers, lambda: torchdevice.redirect(target=target, policy="portable"), target),
+        }
+        median, spread = interleaved(ways, "plain", rounds)["active"]
+        emit([Figure(f"epoch of a DataLoader, {workers} workers", median, limit=1.02, spread=spread)])
+
+
+if __name__ == "__main__":
+    main()

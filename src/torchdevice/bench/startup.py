@@ -1,0 +1,56 @@
+"""What TorchDevice costs before a program does anything: at `import torch` while inactive, at activation, in memory.
+
+Each round is a fresh process, because all of it happens once in a process. Times are the processor's, not the clock's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+from torchdevice.bench.figures import Figure, emit
+
+# torch itself looks for entry points, with us or without; ours begins where it loads one.
+PROBE = """
+import json, os, time
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import torch, psutil
+started = time.process_time()
+from torchdevice.autoload import autoload
+autoload()
+loaded = time.process_time()
+torch.accelerator.is_available()  # finding the driver costs a program the same without us
+held = psutil.Process().memory_info().rss
+before = time.process_time()
+import torchdevice
+torchdevice.activate()
+done = time.process_time()
+grown = psutil.Process().memory_info().rss - held
+print(json.dumps([(loaded - started) * 1e3, (done - before) * 1e3, grown / 1e6]))
+"""
+ROWS = (
+    ("added to `import torch` while inactive", "ms", 3.0),
+    ("activation", "ms", 150.0),
+    ("resident memory added by activation", "MB", 20.0),
+)
+
+
+def main() -> None:
+    """Rows on stdout."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    rounds = 3 if parser.parse_args().quick else 11
+    samples = []
+    for _ in range(rounds):
+        done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+        samples.append(json.loads(done.stdout.splitlines()[-1]))
+    for (what, unit, limit), values in zip(ROWS, zip(*samples, strict=True), strict=True):
+        low, middle, high = statistics.quantiles(values, n=4)
+        emit([Figure(what, middle, unit, limit, (low, high), f"{rounds} processes")])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""On a host with an accelerator: code that was written for another one (`mps` where there is CUDA, else `cuda`)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import torchdevice
+
+pytestmark = [pytest.mark.accelerated, pytest.mark.filterwarnings("ignore")]
+TARGET = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "none"
+FOREIGN = "cuda" if TARGET != "cuda" else "mps"
+
+
+@pytest.fixture(autouse=True)
+def _accelerate() -> Iterator[None]:
+    with torchdevice.redirect(policy="accelerate"):
+        yield
+
+
+@pytest.mark.parametrize("request_", [None, "cpu", "cpu:0", FOREIGN, f"{FOREIGN}:0", TARGET])
+def test_every_request_is_the_accelerator(request_: str | None) -> None:
+    assert torch.ones(2, device=request_).device.type == TARGET
+    assert nn.Linear(2, 2, device=request_).weight.device.type == TARGET
+    if request_ is not None:
+        with torchdevice.suspended():
+            here = torch.ones(2)
+        assert here.to(request_).device.type == TARGET
+
+
+def test_the_override_is_the_cpu() -> None:
+    with torchdevice.cpu_override():
+        assert torch.ones(2, device="cpu").device.type == "cpu"
+
+
+def test_streams_and_events_of_the_other_namespace() -> None:
+    module = getattr(torch, FOREIGN)
+    start, end = (module.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    x = torch.randn(256, 256, device=FOREIGN)
+    (x @ x).sum()
+    end.record()
+    end.synchronize()
+    module.synchronize()
+    assert start.elapsed_time(end) >= 0
+    assert end.query()
+
+
+def test_memory_of_the_other_namespace_is_the_accelerator_s() -> None:
+    held = torch.empty(1 << 20, device=FOREIGN)
+    if FOREIGN == "mps":
+        assert torch.mps.current_allocated_memory() >= held.numel() * 4
+        torch.mps.empty_cache()
+        assert torch.mps.driver_allocated_memory() >= torch.mps.current_allocated_memory()
+    else:
+        assert torch.cuda.memory_allocated() >= held.numel() * 4
+        assert torch.cuda.max_memory_allocated() >= torch.cuda.memory_allocated()
+        free, total = torch.cuda.mem_get_info()
+        assert 0 < free <= total
+
+
+def test_seeds_of_the_other_namespace_repeat() -> None:
+    module = getattr(torch, FOREIGN)
+    module.manual_seed(7)
+    first = torch.randn(4, device=FOREIGN)
+    state = module.get_rng_state()
+    second = torch.randn(4, device=FOREIGN)
+    module.set_rng_state(state)
+    assert torch.equal(torch.randn(4, device=FOREIGN), second)
+    module.manual_seed(7)
+    assert torch.equal(torch.randn(4, device=FOREIGN), first)
+
+
+def test_autocast_and_scaler_of_the_other_device() -> None:
+    model = nn.Linear(8, 8).to(FOREIGN)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler(FOREIGN)
+    with torch.autocast(FOREIGN, dtype=torch.bfloat16):
+        out = model(torch.randn(4, 8, device=FOREIGN))
+    assert out.dtype == torch.bfloat16
+    before = model.weight.detach().clone()
+    scaler.scale(out.float().sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert not torch.equal(before, model.weight)
+
+
+def test_compiled_code() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return (x.to(FOREIGN) @ torch.ones(4, 4, device=FOREIGN)).relu() + 1
+
+    x = torch.randn(4, 4)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        got = torch.compile(program, fullgraph=True)(x)
+    assert got.device.type == TARGET
+    torch.testing.assert_close(got, program(x))
+
+
+def test_distributed_data_parallel_with_one_device() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1).to(FOREIGN))
+        model(torch.ones(2, 4, device=FOREIGN)).sum().backward()
+        assert model.module.weight.grad.device.type == TARGET
+        assert model.module.weight.grad.tolist() == [[2.0] * 4]
+    finally:
+        dist.destroy_process_group()
