@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from torchdevice import events
@@ -43,3 +45,14 @@ def test_memory_stays_flat_and_counts_exact_when_places_keep_changing(monkeypatc
     assert len(ledger._tallies) <= 10
     assert sum(ledger.totals().values()) == 1000
     assert len(ledger.totals()) == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_lock_that_another_thread_holds_is_free_in_a_forked_child() -> None:
+    ledger: Ledger[Redirect] = Ledger()
+    with ledger._lock:
+        child = os.fork()
+        if not child:
+            os._exit(0 if ledger._lock.acquire(blocking=False) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert ledger._lock.locked()

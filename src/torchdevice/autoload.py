@@ -20,7 +20,7 @@ def autoload() -> None:
         return
     supervision = None
     try:
-        if os.environ.get("TORCHDEVICE_RUN") or os.environ.get("TORCHDEVICE_REPORT"):
+        if any(map(os.environ.get, ("TORCHDEVICE_RUN", "TORCHDEVICE_REPORT", "TORCHDEVICE_PROFILE"))):
             from torchdevice import supervised
 
             supervision = supervised.from_environment()

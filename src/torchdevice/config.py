@@ -18,6 +18,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FALLBACKS = ("auto", "off", "cpu", "mlx,cpu")
 FLOAT64 = ("downcast", "cpu", "error")
 AUTO = "auto"
+PROFILE = "TORCHDEVICE_PROFILE"  # the switch of `run --profile`
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})

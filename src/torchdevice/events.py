@@ -7,8 +7,10 @@ formats or prints: see `reporting`.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +43,11 @@ class Redirect:
 
 
 @dataclass(frozen=True, slots=True)
+class Changed(Redirect):
+    """A request whose meaning had to change: a dtype that the target lacks became another."""
+
+
+@dataclass(frozen=True, slots=True)
 class Simulated:
     """A question to a device that is not here, answered by the one that is: which API, how, by what, and where."""
 
@@ -50,9 +57,15 @@ class Simulated:
     site: Site
 
 
+REFUSED = "refused"
+
+
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """An operator that ran elsewhere: which one, who ran it and why, on which dtypes, and where in user code."""
+    """An operator that ran elsewhere: which one, who ran it and why, on which dtypes, and where in user code.
+
+    The executor is `REFUSED` where nobody could or was allowed to.
+    """
 
     operator: str
     executor: str
@@ -68,6 +81,12 @@ class FallbackTotals:
     calls: int
     seconds: float
     bytes: int
+
+    def __add__(self, other: FallbackTotals) -> FallbackTotals:
+        return FallbackTotals(self.calls + other.calls, self.seconds + other.seconds, self.bytes + other.bytes)
+
+    def __sub__(self, other: FallbackTotals) -> FallbackTotals:
+        return FallbackTotals(self.calls - other.calls, self.seconds - other.seconds, self.bytes - other.bytes)
 
 
 class Record(Protocol):
@@ -86,6 +105,19 @@ Key = tuple[object, ...]
 # Places are told apart by code object and instruction, which is cheap but grows with code made by `exec`: beyond
 # this many they are folded into (file, line), so that memory stays flat.
 FOLD_BEYOND = 20_000
+
+
+def renew_after_fork(owner: object, attribute: str) -> None:
+    """Give a forked child a lock of its own: another thread may hold the parent's at that moment, and never let go."""
+    there = weakref.ref(owner)
+
+    def renew() -> None:
+        alive = there()
+        if alive is not None:
+            setattr(alive, attribute, threading.Lock())
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=renew)
 
 
 class _Tally(Generic[R]):
@@ -114,6 +146,7 @@ class Ledger(Generic[R]):
         self._folded: dict[R, int] = {}
         self._lock = threading.Lock()
         self._listeners: list[Listener[R]] = []
+        renew_after_fork(self, "_lock")
 
     def counter(self, key: Key) -> Iterator[int] | None:
         """The counter of a known place: `next` on it counts a call."""

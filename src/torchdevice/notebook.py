@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdevice.reporting.collect import Report, since
+from torchdevice.reporting.collect import Report
 from torchdevice.reporting.html import fragment
 from torchdevice.session import session
 
 _STYLE = (
     "<style>table.torchdevice code { background: none } table.torchdevice .source, table.torchdevice .suggested "
     "{ display: block } table.torchdevice .suggested { color: #17803f } table.torchdevice td, table.torchdevice th "
-    "{ text-align: left }</style>"
+    "{ text-align: left } table.chart .track { width: 12em } table.chart .bar { height: .7em; background: #e8a87c; "
+    "min-width: 2px }</style>"
 )
 
 
@@ -26,7 +27,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         summary = f"<p>{self._report.summary()}</p>"
-        return f"{_STYLE}{summary}{fragment(self._report)}" if self._report.rows else summary
+        return summary if self._report.empty else f"{_STYLE}{summary}{fragment(self._report)}"
 
 
 def load(ipython: Any) -> None:
@@ -37,9 +38,9 @@ def load(ipython: Any) -> None:
         """Run the cell, then show what was redirected in it, also if it fails."""
         from IPython.display import display
 
-        before = session.totals()
+        before = session.counts()
         outcome = ipython.run_cell(cell)
-        display(Shown(Report.of(since(before, session.totals()))))
+        display(Shown(Report.of_counts(session.counts().since(before))))
         outcome.raise_error()
 
     ipython.register_magic_function(report, "cell", "torchdevice.report")

@@ -58,5 +58,5 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     from torchdevice.session import session
 
     report = session.report()
-    if report.rows:
+    if not report.empty:
         terminalreporter.write_line(report.summary())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,8 @@ from torchdevice.patching.translator import Translator, translator
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
-from torchdevice.reporting.collect import Record, Report, merged
+from torchdevice.reporting.collect import Report
+from torchdevice.reporting.counts import Counts, added
 
 logger = logging.getLogger("torchdevice")
 
@@ -227,15 +229,18 @@ class Session:
             lost=self._lost,
         )
 
-    def totals(self) -> dict[Record, int]:
-        """Each record of this process with its number of calls so far."""
-        return merged(self._translator.ledger.totals(), self.simulated())
+    def counts(self) -> Counts:
+        """Everything that was counted in this process so far."""
+        # `fallback` is read when there is something to tell: activation on a CPU needs none of it.
+        fallback = sys.modules.get("torchdevice.fallback")
+        return Counts(
+            added(self._translator.ledger.totals(), self.simulated()),
+            fallback.totals() if fallback is not None else {},
+        )
 
     def report(self) -> Report:
         """What was redirected so far (API, from → to, count, first place), and what ran elsewhere."""
-        from torchdevice import fallback  # read when there is a report to make: activation on a CPU needs none of it
-
-        return Report.of(self.totals(), fallback.totals())
+        return Report.of_counts(self.counts())
 
     def simulated(self) -> dict[Simulated, int]:
         """Questions to devices that are not here, answered so far: each place with its number of calls."""

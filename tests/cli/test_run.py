@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from tests.cli.harness import python, torchdevice, without_summary, write
+from torchdevice import __file__ as torchdevice_package
 from torchdevice.cli import main
-from torchdevice.cli.run import _VALUED, interpreter_flags, parser, split
+from torchdevice.cli.run import _VALUED, interpreter_flags, parser, settings, split
 
 TRAIN = """
 import torch
@@ -76,7 +80,10 @@ def test_ends_with_one_line_on_stderr(tmp_path: Path) -> None:
     write(tmp_path, {"train.py": TRAIN})
     done = torchdevice("run", "train.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "cpu True\n")
-    assert done.stderr == ("torchdevice: cuda → cpu · 4 calls redirected at 2 places (torchdevice run --report …)\n")
+    assert done.stderr == (
+        "torchdevice: cuda → cpu · 4 calls redirected at 2 places · 0 ops fell back · 0 unsupported "
+        "(torchdevice run --report …)\n"
+    )
 
 
 def test_without_run_and_in_silence(tmp_path: Path) -> None:
@@ -148,16 +155,47 @@ def test_workers_of_torchrun_are_counted_by_one_line(tmp_path: Path) -> None:
     assert line.startswith("torchdevice: cuda → cpu · ")
 
 
-@pytest.mark.parametrize(("context", "calls"), [("fork", 1), ("spawn", 9)])
-def test_children_are_covered_and_silent(context: str, calls: int, tmp_path: Path) -> None:
-    """Forked workers end without a chance to leave their counts; spawned ones and other programs leave theirs."""
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_children_are_covered_counted_and_silent(context: str, tmp_path: Path) -> None:
+    """Eight items in two workers, and one call in a program that the program starts."""
     write(tmp_path, {"loader.py": LOADER})
     done = torchdevice("run", "loader.py", context, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "140\ncpu\n")
     program, ours = without_summary(done.stderr)
     assert program == ""
-    assert len(ours) == 1
-    assert f"cuda → cpu · {calls} call" in ours[0]
+    assert ours == [
+        "torchdevice: cuda → cpu · 9 calls redirected at 2 places · 0 ops fell back · 0 unsupported "
+        "(torchdevice run --report …)"
+    ]
+
+
+FORKS = """
+import multiprocessing, os, sys, time, torch
+def work(seconds):
+    time.sleep(seconds)
+    torch.ones(1, device="cuda")
+if __name__ == "__main__":
+    torch.ones(1, device="cuda")                                  # counted once, though children inherit the count
+    child = os.fork()
+    if not child:
+        torch.ones(1, device="cuda")
+        sys.exit(0)                                               # an ordinary end
+    os.waitpid(child, 0)
+    multiprocessing.get_context("fork").Process(target=work, args=(0.3,)).start()    # joined by Python, at the end
+    multiprocessing.get_context("fork").Process(target=work, args=(60,), daemon=True).start()  # killed by Python then
+    print(torch.ones(1, device="cuda").device)
+"""
+
+
+def test_counts_of_forked_processes(tmp_path: Path) -> None:
+    write(tmp_path, {"forks.py": FORKS})
+    report = tmp_path / "report.json"
+    done = torchdevice("run", "--report", f"json:{report}", "forks.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "cpu\n"), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    data = json.loads(report.read_text())
+    assert data["context"]["processes"] == 3
+    assert [(place["line"], place["calls"]) for place in data["places"]] == [(5, 1), (7, 1), (10, 1), (15, 1)]
 
 
 def test_a_launcher_without_torch_leaves_the_line_to_its_child(tmp_path: Path) -> None:
@@ -166,6 +204,138 @@ def test_a_launcher_without_torch_leaves_the_line_to_its_child(tmp_path: Path) -
     done = torchdevice("run", "-c", launcher, cwd=tmp_path)
     assert done.stdout == "cpu True\nFalse\n"
     assert len(without_summary(done.stderr)[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "fallback", "float64"),
+    [
+        ("", None, None),
+        ("--fallback mlx,cpu --float64 cpu", "mlx,cpu", "cpu"),
+        ("--strict", "off", "error"),
+        ("--strict --float64 error", "off", "error"),
+    ],
+)
+def test_options_become_settings(
+    options: str, fallback: str | None, float64: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = settings(parser().parse_args(options.split()))
+    assert (given.get("TORCHDEVICE_FALLBACK"), given.get("TORCHDEVICE_FLOAT64")) == (fallback, float64)
+
+
+LACKING = """
+import torch
+x = torch.randn(8, 8, device="cuda")
+def f():
+    return torch.linalg.eigh(x @ x.T)
+for step in range(3):
+    values = f().eigenvalues
+values.sum().item()
+torch.ones(3, device="cuda").double()
+print(values.device)
+"""
+
+
+def test_what_fell_back_is_in_every_report(tmp_path: Path) -> None:
+    write(tmp_path, {"lacking.py": LACKING})
+    forms = ["--report", "--report", "json:r.json", "--report", "html:r.html"]
+    done = torchdevice("run", "--virtual", "mps:real", "--profile", *forms, "lacking.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "mps:0\n"), done.stderr
+    assert re.search(
+        r"aten::_linalg_eigh +cpu +3 +1 +\S+ ms +1.\d kB +mps has no kernel for it +lacking.py:5", done.stderr
+    )
+    assert re.search(r"torch.Tensor.double +float64 +float32 +1 +1 +lacking.py:9", done.stderr)
+    assert "1 call changed meaning at 1 place · 1 op fell back · 0 unsupported · " in done.stderr
+    assert re.search(r" s · \d+\.\d ms \(\d+\.\d%\) in fallbacks$", done.stderr, re.MULTILINE)
+    data = json.loads((tmp_path / "r.json").read_text())
+    (row,) = data["fallbacks"]
+    assert (row["operator"], row["executor"], row["calls"], row["line"]) == ("aten::_linalg_eigh", "cpu", 3, 5)
+    assert data["counts"]["fallbacks"]["operators"] == 1
+    times = {(each["operator"], each["device"]): each for each in data["profile"]["operators"]}
+    assert times["aten::_linalg_eigh", "cpu"]["calls"] == 3
+    assert times["aten::mm", "mps"]["calls"] == 3
+    assert times["aten::_linalg_eigh", "cpu"]["seconds"] == pytest.approx(row["seconds"], rel=0.5)
+    assert 'class="bar cpu"' in (tmp_path / "r.html").read_text()
+
+
+def test_strict_refuses_what_the_target_lacks(tmp_path: Path) -> None:
+    write(tmp_path, {"lacking.py": LACKING})
+    done = torchdevice("run", "--virtual", "mps:real", "--strict", "lacking.py", cwd=tmp_path)
+    program, (line,) = without_summary(done.stderr)
+    assert done.returncode == 1
+    assert "FallbackRefused: aten::_linalg_eigh(float32) at " in program
+    assert "fallbacks are off (TORCHDEVICE_FALLBACK)" in program
+    assert "torchdevice/" not in program
+    assert " · 0 ops fell back · 1 unsupported (" in line
+
+
+PROFILED = """
+import threading, time, torch
+def busy():
+    end = time.perf_counter() + 0.6
+    while time.perf_counter() < end:
+        torch.mm(x, x)                                     # line 6
+class Stopped(Exception): pass
+x = torch.randn(64, 64, device="cuda", requires_grad=True)
+waiting = threading.Event()
+threading.Thread(target=waiting.wait, daemon=True).start()  # waits for work: nobody's time
+try:
+    torch.mm(x, torch.ones(3))                              # an operator that ends in an exception
+except RuntimeError:
+    pass
+thread = threading.Thread(target=busy)
+thread.start()
+time.sleep(0.6)                                             # line 17
+thread.join()
+(x @ x).sum().backward()
+raise Stopped
+"""
+
+
+def test_profile(tmp_path: Path) -> None:
+    """Lines of all threads that are at work, operators of all threads, and a program that fails in the end."""
+    write(tmp_path, {"profiled.py": PROFILED})
+    report = tmp_path / "report.json"
+    done = torchdevice("run", "--profile", "--report", f"json:{report}", "profiled.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Stopped" in done.stderr
+    profile = json.loads(report.read_text())["profile"]
+    assert profile["operators_missing"] is None
+    lines = {each["line"]: each["seconds"] for each in profile["lines"] if each["file"].endswith("profiled.py")}
+    assert min(lines[6], lines[17]) > 0.5 * max(lines[6], lines[17])
+    assert lines.get(10, 0) < 0.5 * lines[17]
+    operators = {each["operator"]: each for each in profile["operators"]}
+    assert operators["aten::mm"]["device"] == "cpu"
+    assert operators["aten::mm"]["calls"] > 4  # those of the thread
+    assert operators["aten::sum"]["calls"] == 1
+    assert sum(each["seconds"] for each in profile["operators"]) < 2 * profile["seconds"]
+
+
+def test_profile_without_a_compiler_says_so(tmp_path: Path) -> None:
+    environment = {"CXX": "no-such-compiler", "TORCHDEVICE_CACHE": str(tmp_path / "cache")}
+    done = torchdevice("run", "--profile", "-c", "import torch, time; time.sleep(0.2)", environment=environment)
+    assert done.returncode == 0
+    assert "Only operators that ran elsewhere were timed." in done.stderr
+    assert "Hint: install one" in done.stderr
+    assert "Time by line" in done.stderr
+
+
+def test_without_an_installation(tmp_path: Path) -> None:
+    """The package on PYTHONPATH, no entry point anywhere: `run` brings its own, for children too."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(("torch_device", "__editable__")) and entry.suffix != ".pth":
+            (packages / entry.name).symlink_to(entry)
+    shutil.copytree(Path(torchdevice_package).parent, tmp_path / "lib" / "torchdevice")
+    code = (
+        "import subprocess, sys, torch; print(torch.ones(1).cuda().device, sys.path[0], flush=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import torch; print(torch.ones(1).cuda().device)'])"
+    )
+    write(tmp_path, {"program.py": code})
+    paths = os.pathsep.join(map(str, (tmp_path / "lib", packages)))
+    done = python("-S", "-m", "torchdevice", "run", "program.py", cwd=tmp_path, environment={"PYTHONPATH": paths})
+    assert done.stdout == f"cpu {tmp_path}\ncpu\n", done.stderr
+    assert "2 calls redirected" in done.stderr
 
 
 def test_an_impossible_target_ends_the_run() -> None:
@@ -184,6 +354,7 @@ def test_an_impossible_target_ends_the_run() -> None:
         ("--report=json:x -c code", ["--report=json:x"], ["-c", "code"]),
         ("-vv - a", ["-vv"], ["-", "a"]),
         ("-v -- -odd.py", ["-v"], ["-odd.py"]),
+        ("--strict --profile --float64 cpu t.py", ["--strict", "--profile", "--float64", "cpu"], ["t.py"]),
     ],
 )
 def test_options_end_where_the_program_begins(words: str, ours: list[str], program: list[str]) -> None:
@@ -219,6 +390,9 @@ def test_every_option_with_a_value_is_known_to_split() -> None:
         ["run", "--report", "json:/no/such/folder/r.json", "t.py"],
         ["run", "--report=pdf:x", "t.py"],
         ["run", "--unknown", "t.py"],
+        ["run", "--fallback", "gpu", "t.py"],
+        ["run", "--strict", "--fallback", "cpu", "t.py"],
+        ["run", "--strict", "--float64", "downcast", "t.py"],
     ],
 )
 def test_bad_usage_is_one_line_and_status_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

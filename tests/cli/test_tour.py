@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import SECONDS, clean_environment, write
+from tests.cli.test_run import SPAWN, TORCHRUN
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,7 +62,16 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_tour(commands: Path, tmp_path: Path) -> None:
-    write(tmp_path, {"train.py": TRAIN, "kernels/k.cu": "", "fails.py": "import torch\n1 / torch.tensor(0)[3]\n"})
+    write(
+        tmp_path,
+        {
+            "train.py": TRAIN,
+            "spawned.py": SPAWN,
+            "ddp.py": TORCHRUN,
+            "kernels/k.cu": "",
+            "fails.py": "import torch\n1 / torch.tensor(0)[3]\n",
+        },
+    )
 
     environment = clean_environment()
     environment.pop("PYTHONPATH", None)  # it would find a checkout before the wheel
@@ -89,6 +99,21 @@ def test_tour(commands: Path, tmp_path: Path) -> None:
     assert trained.stdout == "trained True cpu\n", trained.stderr
     assert "redirected" in trained.stderr.splitlines()[-1]
     assert "torch.autocast(device.type, dtype=torch.bfloat16)" in (tmp_path / "report.html").read_text()
+
+    if shutil.which("chromium") is not None:
+        shot = tmp_path / "report.png"
+        browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+        page = [f"--screenshot={shot}", "--window-size=1200,900", (tmp_path / "report.html").as_uri()]
+        subprocess.run([*browser, *page], capture_output=True, timeout=SECONDS, check=True)
+        assert shot.stat().st_size > 20_000, "an empty page is a few kilobytes"
+
+    spawned = call("run", "spawned.py", str(tmp_path))
+    assert (spawned.returncode, spawned.stdout) == (0, "ended\n"), spawned.stderr
+    assert (tmp_path / "0.txt").read_text() == "cpu 20 True\n", "it must really have trained"
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    distributed = call("run", *torchrun, "ddp.py", str(tmp_path))
+    assert distributed.returncode == 0, distributed.stderr
+    assert [(tmp_path / f"{rank}.txt").read_text() for rank in (0, 1)] == ["[3.0, 3.0] cpu\n"] * 2
 
     failed, expected = call("run", "-q", "fails.py"), call("fails.py", name="python")
     assert (failed.stderr, failed.returncode) == (expected.stderr, 1)

@@ -53,7 +53,7 @@ def instrument() -> None:
     """Builds of this process get the sanitizers; at compiling and at linking."""
     flags, run = build._flags, build._run
     build._flags = lambda abi: [flag for flag in flags(abi) if flag != "-O2"] + FLAGS
-    build._run = lambda command, what: run([*command, *FLAGS] if "-shared" in command else command, what)
+    build._run = lambda command, *rest: run([*command, *FLAGS] if "-shared" in command else command, *rest)
 
 
 def main() -> None:

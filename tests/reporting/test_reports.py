@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from torchdevice.errors import ConfigError
-from torchdevice.events import Redirect, Simulated, Site
+from torchdevice.events import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
 from torchdevice.reporting import destinations, spool, text
 from torchdevice.reporting import html as html_report
 from torchdevice.reporting import json as json_report
-from torchdevice.reporting.collect import Context, Report, merged, since
+from torchdevice.reporting.collect import Context, Report
+from torchdevice.reporting.counts import Counts, Profile, Timed
 from torchdevice.reporting.destinations import Destination
 from torchdevice.reporting.rewrites import suggestion
 
@@ -38,23 +39,86 @@ def test_rows_group_places() -> None:
     assert (first.api, first.calls, first.places, first.first) == ("torch.zeros", 32, 2, Site("train.py", 3))
     assert second.api == "torch.amp.autocast_mode.autocast"
     assert [place.site.line for place in REPORT.by_place] == [3, 7, 9]
-    assert REPORT.summary() == "torchdevice: cuda → cpu · 33 calls redirected at 3 places"
+    assert REPORT.summary() == (
+        "torchdevice: cuda → cpu · 33 calls redirected at 3 places · 0 ops fell back · 0 unsupported"
+    )
 
 
 def test_answers_are_a_section_of_their_own(tmp_path: Path) -> None:
     totals = TOTALS | {Simulated("torch.cuda.device_count", "simulated", "cpu", Site("train.py", 3)): 4}
     report = Report.of(totals)
     assert (report.calls, report.places) == (33, 3)
-    assert report.summary() == f"{REPORT.summary()} · 4 calls answered at 1 place"
+    assert "33 calls redirected at 3 places · 4 calls answered at 1 place · 0 ops fell back" in report.summary()
     assert "torch.cuda.device_count  cuda   cpu    4      1       train.py:3" in text.render(report, CONTEXT)
     assert json_report.as_data(report, CONTEXT)["counts"]["simulated"] == {"calls": 4, "places": 1}
-    spool.write(tmp_path, totals)
-    assert spool.read(tmp_path) == (totals, 1)
+    spool.write(tmp_path, Counts(totals))
+    assert spool.read(tmp_path) == Counts(totals)
 
 
 def test_counts_of_processes_and_of_moments() -> None:
-    assert merged(TOTALS, {record(7): 1, record(8): 1})[record(7)] == 31
-    assert since({record(7): 30}, TOTALS) == {key: calls for key, calls in TOTALS.items() if key != record(7)}
+    both = Counts(TOTALS, FELL_BACK, 2.0) + Counts({record(7): 1, record(8): 1}, FELL_BACK, 1.0)
+    assert (both.records[record(7)], both.records[record(8)], both.seconds, both.processes) == (31, 1, 3.0, 2)
+    assert both.fallbacks[EIGH] == FallbackTotals(6, 1.0, 4000)
+    later = Counts(TOTALS, {EIGH: FallbackTotals(5, 0.75, 2500)}).since(Counts({record(7): 30}, FELL_BACK))
+    assert later.records == {key: calls for key, calls in TOTALS.items() if key != record(7)}
+    assert later.fallbacks == {EIGH: FallbackTotals(2, 0.25, 500)}
+    assert not Counts(TOTALS, FELL_BACK).since(Counts(TOTALS, FELL_BACK))
+
+
+EIGH = Fallback("aten::_linalg_eigh", "cpu", "mps has no kernel for it", ("float32",), Site("train.py", 4))
+FELL_BACK = {EIGH: FallbackTotals(3, 0.5, 2000)}
+EVERYTHING = Counts(
+    {
+        **TOTALS,
+        Changed("torch.Tensor.double", "float64", "float32", "mps has no float64", Site("train.py", 5)): 2,
+        Simulated("torch.cuda.jiterator", "unsupported", "mps", Site("train.py", 6)): 1,
+    },
+    {
+        **FELL_BACK,
+        Fallback("aten::mode", "mlx", "mps has no kernel for it", ("int64",), Site("train.py", 8)): FallbackTotals(
+            1, 0.002, 10
+        ),
+        Fallback("aten::put_", REFUSED, "fallbacks are off", ("float32",), Site("train.py", 9)): FallbackTotals(
+            1, 0.0, 0
+        ),
+    },
+    4.0,
+    Profile(
+        {("aten::mm", "mps"): Timed(7, 1.25), ("aten::mode", "mlx"): Timed(1, 0.002), ("aten::mm", "cpu"): Timed(1)},
+        {Site("train.py", 4): Timed(90, 0.9, 0.5), Site("train.py", 7): Timed(5, 0.05)},
+        2.0,
+    ),
+)
+
+
+def test_everything_travels_and_is_told(tmp_path: Path) -> None:
+    spool.write(tmp_path, EVERYTHING)
+    assert spool.read(tmp_path) == EVERYTHING
+    report = Report.of_counts(spool.read(tmp_path))
+    assert report.summary() == (
+        "torchdevice: cuda → cpu · 33 calls redirected at 3 places · 2 calls changed meaning at 1 place · "
+        "2 ops fell back · 2 unsupported"
+    )
+    shown = text.render(report, Context("mps", "accelerate", seconds=2.0, process_seconds=4.0)).splitlines()
+    assert [line for line in shown if "torch.Tensor.double" in line] == [
+        "torch.Tensor.double  float64  float32  2      1       train.py:5"
+    ]
+    assert [line for line in shown if "_linalg_eigh" in line] == [
+        "aten::_linalg_eigh  cpu     3      1       500.0 ms  2.0 kB  mps has no kernel for it  train.py:4"
+    ]
+    assert [line.split()[0] for line in shown if "refused" in line] == ["aten::put_", "torch.cuda.jiterator"]
+    assert "operator    calls  on mps  on mlx  on cpu  share" in shown
+    assert "aten::mm    8      1.25 s          0.0 ms  100%" in shown
+    assert "train.py:4  900.0 ms  45%    500.0 ms" in shown
+    assert shown[-1] == f"{report.summary()} · 2.0 s · 502.0 ms (12.6%) in fallbacks"
+    data = json_report.as_data(report, CONTEXT)
+    assert data["counts"]["fallbacks"] == {"operators": 2, "calls": 4, "places": 2, "seconds": 0.502, "bytes": 2010}
+    assert data["counts"]["unsupported"] == {"calls": 2, "places": 2}
+    assert data["profile"]["lines"][0] == {"file": "train.py", "line": 4, "seconds": 0.9, "fallback_seconds": 0.5}
+    page = html_report.render(report, CONTEXT)
+    assert 'class="bar cpu" style="width: 100.0%"' in page
+    assert 'class="bar mlx" style="width: 0.4%"' in page
+    assert "aten::_linalg_eigh" in html_report.fragment(report)
 
 
 def test_plain_text() -> None:
@@ -66,7 +130,7 @@ def test_plain_text() -> None:
         "torch.zeros                       cuda   cpu    32     2       train.py:3",
         "torch.amp.autocast_mode.autocast  cuda   cpu    1      1       train.py:9",
         "",
-        "torchdevice: cuda → cpu · 33 calls redirected at 3 places · 1.5 s · 2 processes",
+        f"{REPORT.summary()} · 1.5 s · 2 processes · 0.0 ms (0.0%) in fallbacks",
     ]
 
 
@@ -93,7 +157,7 @@ def test_json_is_stable() -> None:
     shuffled = Report.of(dict(reversed(TOTALS.items())))
     assert json_report.render(REPORT, CONTEXT) == json_report.render(shuffled, CONTEXT)
     data = json.loads(json_report.render(REPORT, CONTEXT))
-    assert list(data) == ["schema", "summary", "context", "counts", "rows", "places"]
+    assert list(data) == [*("schema", "summary", "context", "counts", "rows", "places", "fallbacks", "profile")]
     assert data["places"][0] == {
         "kind": "redirected",
         "api": "torch.zeros",
@@ -212,7 +276,7 @@ def test_a_report_that_cannot_be_written_costs_a_line(tmp_path: Path, capsys: py
     destinations.write(REPORT, CONTEXT, (Destination("json", str(tmp_path / "no" / "r.json")), Destination("summary")))
     assert capsys.readouterr().err.splitlines() == [
         f"torchdevice: no report in {tmp_path}/no/r.json: No such file or directory",
-        "torchdevice: cuda → cpu · 33 calls redirected at 3 places",
+        REPORT.summary(),
     ]
 
 
@@ -220,10 +284,12 @@ def test_counts_travel_between_processes(tmp_path: Path) -> None:
     folder = Path(spool.new_folder())
     folder = tmp_path / folder.name
     assert (spool.claim(folder), spool.claim(folder)) == (True, False)
-    spool.write(folder, TOTALS)
-    assert spool.read(folder) == (TOTALS, 1)
+    spool.write(folder, Counts(TOTALS, seconds=1.0))
+    assert spool.read(folder) == Counts(TOTALS, seconds=1.0)
+    spool.write(folder, Counts(TOTALS, seconds=1.0))  # the same process id again
+    assert spool.read(folder).processes == 2
     spool.remove(folder)
     assert not folder.exists()
-    assert spool.read(folder) == ({}, 0)
+    assert spool.read(folder) == Counts(processes=0)
     with pytest.raises(FileNotFoundError):
-        spool.write(folder, TOTALS)
+        spool.write(folder, Counts(TOTALS))

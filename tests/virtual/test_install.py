@@ -108,7 +108,7 @@ def test_a_binary_that_is_not_whole_is_built_again(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
     built = []
 
-    def pretend(compiler: str, abi: bool, into: Path) -> None:
+    def pretend(recipe: build.Recipe, compiler: str, abi: bool, into: Path) -> None:
         built.append(into)
         into.write_bytes(b"binary")
         into.with_suffix(".sha256").write_text(build._digest(into))

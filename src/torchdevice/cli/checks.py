@@ -70,7 +70,7 @@ def installation() -> Iterator[Check]:
         yield Check(
             "installed",
             FAIL,
-            f"torchdevice {__version__} is importable but not installed: `import torch` cannot find it",
+            f"torchdevice {__version__} is importable but not installed: only `torchdevice run` can work",
             "pip install it into this environment",
         )
 
@@ -139,7 +139,7 @@ def translation() -> Iterator[Check]:
 
 
 def virtual() -> Iterator[Check]:
-    """The compiler, the library, and a program on a virtual device."""
+    """The compiler, the library, a program on a virtual device, and one that asks it for what a real one lacks."""
     from torchdevice.virtual import info
 
     facts = info()
@@ -157,6 +157,15 @@ def virtual() -> Iterator[Check]:
         return
     code = "import torch\nx = torch.ones(2, device='mps') + 1\nassert x.tolist() == [2.0, 2.0]\nprint(x.device)"
     yield _smoke("virtual devices", code, {"TORCHDEVICE_VIRTUAL": "mps"}, "a virtual {} computes")
+    lacking = (
+        "import torch, torchdevice\n"
+        "values = torch.linalg.eigh(torch.eye(2, device='mps')).eigenvalues\n"
+        "assert values.tolist() == [1.0, 1.0]\n"
+        "ran = [row.executor for row in torchdevice.report().fallbacks] or [values.device.type]\n"
+        "print(ran[0])"
+    )
+    settings = {"TORCHDEVICE": "1", "TORCHDEVICE_VIRTUAL": "mps:real"}
+    yield _smoke("fallbacks", lacking, settings, "an operator that mps lacks ran on {}")
 
 
 def mlx() -> Iterator[Check]:

@@ -14,12 +14,19 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from torchdevice.cli.parsing import Parser
-from torchdevice.config import POLICIES
+from torchdevice.config import FALLBACKS, FLOAT64, POLICIES, PROFILE
 from torchdevice.errors import ConfigError
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destination, parse
 from torchdevice.reporting.spool import RUN, new_folder
 
-_VALUED = ("--target", "--policy", "--virtual")
+_VALUED = ("--target", "--policy", "--virtual", "--fallback", "--float64")
+# Where a package that nobody installed is, and a folder whose metadata have the entry point by which torch finds it.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+UNINSTALLED = (os.path.dirname(_PACKAGE), os.path.join(_PACKAGE, "uninstalled"))
+# What `--strict` refuses: whatever would not run as it was written.
+STRICT = {"fallback": "off", "float64": "error"}
+# An operator's time is its own only if CUDA waits for it; the variable is CUDA's.
+PROFILED = {PROFILE: "1", "CUDA_LAUNCH_BLOCKING": "1"}
 _LEVELS = {1: "INFO", 2: "DEBUG"}
 
 
@@ -38,8 +45,17 @@ def parser() -> Parser:
         "--virtual", metavar="DEV[:n][:real]", help="give the program n devices of a type that this machine lacks"
     )
     parser.add_argument(
+        "--fallback",
+        choices=FALLBACKS,
+        metavar="CHAIN",
+        help="who runs operators that the target lacks: cpu, mlx,cpu, off",
+    )
+    parser.add_argument("--float64", choices=FLOAT64, metavar="WAY", help="where there is none: downcast, cpu, error")
+    parser.add_argument("--strict", action="store_true", help="the same as --fallback off --float64 error")
+    parser.add_argument(
         "--report", metavar="FORM", action="append", help="what was changed: text, json:PATH or html:PATH; repeatable"
     )
+    parser.add_argument("--profile", action="store_true", help="time by operator and device, and by line")
     parser.add_argument("-v", action="count", default=0, help="log each redirected place once (-vv: more)")
     parser.add_argument("-q", action="store_true", help="no line at the end")
     return parser
@@ -54,12 +70,18 @@ def main(words: Sequence[str]) -> int:
         parsing.error("no program given: a script, -m MODULE, -c CODE or -")
     if len(program) == 1 and program[0] in ("-m", "-c"):
         parsing.error(f"{program[0]} needs an argument")
+    if options.strict:
+        for name, refused in STRICT.items():
+            if getattr(options, name) not in (None, refused):
+                parsing.error(f"--strict is --{name} {refused}, and --{name} {getattr(options, name)} was given")
     try:
         environment = os.environ | settings(options)
     except ConfigError as error:
         parsing.error(str(error).replace("\n", " "))
     if not any(point.value.startswith("torchdevice.") for point in entry_points(group="torch.backends")):
-        parsing.error("torchdevice is importable but not installed, so programs cannot find it; pip install it")
+        if sys.flags.ignore_environment:  # python -E, python -I
+            parsing.error("torchdevice is importable but not installed, so programs cannot find it; pip install it")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *UNINSTALLED]))
     command = [sys.executable, *interpreter_flags(sys.orig_argv, sys.argv), *program]
     if os.name == "posix":
         sys.stdout.flush()
@@ -100,10 +122,13 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
         "TORCHDEVICE_TARGET": options.target,
         "TORCHDEVICE_POLICY": options.policy,
         "TORCHDEVICE_VIRTUAL": options.virtual,
+        "TORCHDEVICE_FALLBACK": options.fallback or (STRICT["fallback"] if options.strict else None),
+        "TORCHDEVICE_FLOAT64": options.float64 or (STRICT["float64"] if options.strict else None),
         "TORCHDEVICE_LOG_LEVEL": _LEVELS.get(min(options.v, 2)),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",  # torch's own switch for entry points such as ours
         RUN: new_folder(),
         REPORT: _destinations(options),
+        **(PROFILED if options.profile else {}),
     }
     return {name: value for name, value in given.items() if value is not None}
 

@@ -144,6 +144,7 @@ def refusing_cuda_sources(original: Any, path: str, row: Row, register: Register
         asked = asked or bool(kwargs.get("cuda_sources")) or bool(kwargs.get("with_cuda"))
         if not (asked and register.translator.in_force):
             return original(*args, **kwargs)
+        register.note(row, path)
         raise CudaOnlyError(
             explain_error(
                 f"{path} was asked to build CUDA sources",

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
 
-from torchdevice.events import Fallback, FallbackTotals, Site
+from torchdevice.events import Fallback, FallbackTotals, Site, renew_after_fork
 from torchdevice.patching.callers import Roles, user_frame
 
 Listener = Callable[[Fallback], None]
@@ -38,6 +38,7 @@ class FallbackLedger:
         self._lock = threading.Lock()
         self._roles = Roles()
         self.listener: Listener | None = None
+        renew_after_fork(self, "_lock")
 
     def add(
         self, operator: str, executor: str, reason: str, dtypes: tuple[str, ...], seconds: float, moved: int

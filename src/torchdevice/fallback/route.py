@@ -12,6 +12,7 @@ from typing import Any
 
 from torchdevice.compat import RealTensor
 from torchdevice.errors import FallbackRefused, explain_error
+from torchdevice.events import REFUSED
 from torchdevice.fallback import cpu
 from torchdevice.fallback.declined import Declined
 from torchdevice.fallback.mlx import executor as mlx
@@ -46,6 +47,7 @@ class Router:
             seconds = time.perf_counter() - started
             self._ledger.add(plan.name, name, reason, _dtypes(args), seconds, moved)
             return results
+        self._ledger.add(plan.name, REFUSED, reason, _dtypes(args), 0.0, 0)
         raise FallbackRefused(self._refusal(plan, reason, args))
 
     def _refusal(self, plan: Plan, reason: str, args: tuple[Any, ...]) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from torchdevice.compat import RealDevice, RealTensor
 from torchdevice.errors import TorchDeviceWarning
-from torchdevice.events import Redirect, Site
+from torchdevice.events import Changed, Site
 from torchdevice.patching.callers import user_frame
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.dtypes import dtype_on
@@ -105,7 +105,7 @@ def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
     if counter is None:
         site = Site(frame.f_code.co_filename, frame.f_lineno)
         reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.float64})"
-        counter = translator.ledger.open(key, frame.f_code, Redirect(path, asked, became, reason, site))
+        counter = translator.ledger.open(key, frame.f_code, Changed(path, asked, became, reason, site))
         warnings.warn_explicit(
             f"{path} asked for {asked}; {reason}, so it became {became}.\n"
             "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error refuses them",

@@ -1,42 +1,34 @@
 """A report as data: rows and places from records and their counts, the one-line summary, and plain columns.
 
-Which kinds of records a report knows is the table `KINDS`. Forms for people and programs are `text`, `json` and
-`html`; how records reach one process from others is `spool`.
+Which kinds of events a report knows is the table `KINDS`. Forms for people and programs are `text`, `json` and
+`html`; what is counted and added up is `counts`, how it reaches one process from others is `spool`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from torchdevice.events import Fallback, FallbackTotals, Redirect, Simulated, Site
+from torchdevice.events import REFUSED, Changed, Fallback, FallbackTotals, Simulated, Site
+from torchdevice.reporting.counts import Counts, Profile, Record, Totals
 
-Record = Redirect | Simulated
-Totals = Mapping[Record, int]
+REDIRECTED, CHANGED, SIMULATED, UNSUPPORTED = "redirected", "changed", "simulated", "unsupported"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of record: its name in reports, the words for its count in the summary, and what its columns hold."""
+    """One kind of event: the heading of its table, and the words for its count in the summary."""
 
-    name: str
     title: str
     counted: str
-    columns: Callable[[Any], tuple[str, str, str]]  # asked, given, reason
 
 
-# A further kind of record is one more row here.
-KINDS: Mapping[type, Kind] = {
-    Redirect: Kind(
-        "redirected", "Redirected", "redirected", lambda record: (record.asked, record.given, record.reason)
-    ),
-    Simulated: Kind(
-        "simulated",
-        "Answered for a device that is not here",
-        "answered",
-        lambda record: (record.api.split(".")[1], record.target, record.kind),
-    ),
+# In the order of reports.
+KINDS: Mapping[str, Kind] = {
+    REDIRECTED: Kind("Redirected", "redirected"),
+    SIMULATED: Kind("Answered for a device that is not here", "answered"),
+    CHANGED: Kind("Changed meaning", "changed meaning"),
+    UNSUPPORTED: Kind("Unsupported", "unsupported"),
 }
 
 
@@ -50,6 +42,7 @@ class Context:
     versions: Mapping[str, str] = field(default_factory=dict)
     processes: int = 1
     seconds: float = 0.0
+    process_seconds: float = 0.0  # of all processes together: what shares are shares of
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,7 @@ class Row:
     places: int
     first: Site
     reason: str
-    kind: str = "redirected"
+    kind: str = REDIRECTED
 
 
 @dataclass(frozen=True)
@@ -94,6 +87,20 @@ class FallbackRow:
 
 
 @dataclass(frozen=True)
+class OperatorRow:
+    """The same for all places of an operator."""
+
+    operator: str
+    executor: str
+    reason: str
+    calls: int
+    places: int
+    seconds: float
+    bytes: int
+    first: Site
+
+
+@dataclass(frozen=True)
 class Report:
     """What was changed, most frequent first; `by_place` has each line of user code, in the order of the files.
 
@@ -105,57 +112,90 @@ class Report:
     places: int
     by_place: tuple[Place, ...] = ()
     fallbacks: tuple[FallbackRow, ...] = ()
+    profile: Profile | None = None
 
     @staticmethod
-    def of(totals: Totals, fallbacks: Mapping[Fallback, FallbackTotals] | None = None) -> Report:
-        """Group records by API and direction. Records come most frequent first; the first place is the lowest line."""
-        each = [_place(record, calls) for record, calls in totals.items()]
-        groups: dict[tuple[str, str, str, str], list[Place]] = {}
-        for place in each:
-            groups.setdefault((place.kind, place.api, place.asked, place.given), []).append(place)
-        rows = [
-            Row(
-                api,
-                asked,
-                given,
-                calls=sum(place.calls for place in members),
-                places=len({place.site for place in members}),
-                first=min((place.site for place in members), key=_order),
-                reason=members[0].reason,
-                kind=kind,
-            )
-            for (kind, api, asked, given), members in groups.items()
+    def of(
+        totals: Totals,
+        fallbacks: Mapping[Fallback, FallbackTotals] | None = None,
+        profile: Profile | None = None,
+    ) -> Report:
+        """Group records by API and direction; the first place is the lowest line. Does not depend on their order."""
+        ran = {fallback: figures for fallback, figures in (fallbacks or {}).items() if fallback.executor != REFUSED}
+        refused = {fallback: figures for fallback, figures in (fallbacks or {}).items() if fallback not in ran}
+        each = [
+            *(_place(record, calls) for record, calls in totals.items()),
+            *(_refusal(fallback, figures.calls) for fallback, figures in refused.items()),
         ]
-        rows.sort(key=lambda row: (-row.calls, row.api, row.asked, row.given))
         each.sort(key=lambda place: (*_order(place.site), place.api, place.asked, place.given))
-        redirected = [place for place in each if place.kind == KINDS[Redirect].name]
-        calls, places = sum(place.calls for place in redirected), len({place.site for place in redirected})
-        elsewhere = tuple(
+        rows = _rows(each)
+        elsewhere = [
             FallbackRow(f.operator, f.executor, f.reason, f.dtypes, f.site, t.calls, t.seconds, t.bytes)
-            for f, t in (fallbacks or {}).items()
-        )
-        return Report(tuple(rows), calls, places, tuple(each), elsewhere)
+            for f, t in ran.items()
+        ]
+        elsewhere.sort(key=lambda row: (-row.seconds, row.operator, *_order(row.site), row.dtypes))
+        redirected = [place for place in each if place.kind == REDIRECTED]
+        calls, places = sum(place.calls for place in redirected), len({place.site for place in redirected})
+        return Report(tuple(rows), calls, places, tuple(each), tuple(elsewhere), profile)
+
+    @staticmethod
+    def of_counts(counts: Counts) -> Report:
+        """The report of everything that was counted."""
+        return Report.of(counts.records, counts.fallbacks, counts.profile)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was changed."""
+        return not self.rows and not self.fallbacks
+
+    @property
+    def fallback_seconds(self) -> float:
+        """The time that operators took which ran elsewhere."""
+        return sum(row.seconds for row in self.fallbacks)
+
+    def by_operator(self) -> list[OperatorRow]:
+        """What ran elsewhere, by operator and executor, the slowest first."""
+        groups: dict[tuple[str, str], list[FallbackRow]] = {}
+        for row in self.fallbacks:
+            groups.setdefault((row.operator, row.executor), []).append(row)
+        rows = [
+            OperatorRow(
+                operator,
+                executor,
+                reason=members[0].reason,
+                calls=sum(row.calls for row in members),
+                places=len({row.site for row in members}),
+                seconds=sum(row.seconds for row in members),
+                bytes=sum(row.bytes for row in members),
+                first=min((row.site for row in members), key=_order),
+            )
+            for (operator, executor), members in groups.items()
+        ]
+        return sorted(rows, key=lambda row: (-row.seconds, row.operator))
 
     def of_kind(self, name: str) -> tuple[Row, ...]:
         """The rows of one kind."""
         return tuple(row for row in self.rows if row.kind == name)
 
+    def count(self, kind: str) -> tuple[int, int]:
+        """Calls of a kind, and the places that they came from."""
+        members = [place for place in self.by_place if place.kind == kind]
+        return sum(place.calls for place in members), len({place.site for place in members})
+
     def summary(self) -> str:
-        """One line: where things went, how many calls, at how many places."""
-        if not self.rows and not self.fallbacks:
+        """One line: where things went, how many calls, at how many places, what ran elsewhere, what cannot work."""
+        if self.empty:
             return "torchdevice: nothing was redirected"
         ways: dict[str, None] = {}
-        for row in self.of_kind("redirected"):
+        for row in self.of_kind(REDIRECTED):
             ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}")
         parts = [", ".join(list(ways)[:3])] if ways else []
-        for kind in KINDS.values():
-            members = [place for place in self.by_place if place.kind == kind.name]
-            if members:
-                calls = counted(sum(place.calls for place in members), "call")
-                places = counted(len({place.site for place in members}), "place")
-                parts.append(f"{calls} {kind.counted} at {places}")
-        if self.fallbacks:
-            parts.append(f"{counted(len({f.operator for f in self.fallbacks}), 'op')} fell back")
+        for kind in (REDIRECTED, SIMULATED, CHANGED):
+            calls, places = self.count(kind)
+            if calls or kind == REDIRECTED:
+                parts.append(f"{counted(calls, 'call')} {KINDS[kind].counted} at {counted(places, 'place')}")
+        parts.append(f"{counted(len({row.operator for row in self.fallbacks}), 'op')} fell back")
+        parts.append(f"{self.count(UNSUPPORTED)[0]} unsupported")
         return f"torchdevice: {' · '.join(parts)}"
 
     def __str__(self) -> str:
@@ -181,25 +221,41 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def merged(*parts: Mapping[Any, int]) -> dict[Record, int]:
-    """Counts of several processes, or of several kinds of records, as one."""
-    whole: dict[Record, int] = {}
-    for part in parts:
-        for record, calls in part.items():
-            whole[record] = whole.get(record, 0) + calls
-    return whole
-
-
-def since(before: Totals, now: Totals) -> dict[Record, int]:
-    """What was counted between two moments."""
-    return {record: calls - before.get(record, 0) for record, calls in now.items() if calls > before.get(record, 0)}
+def _rows(places: Iterable[Place]) -> list[Row]:
+    groups: dict[tuple[str, str, str, str], list[Place]] = {}
+    for place in places:
+        groups.setdefault((place.kind, place.api, place.asked, place.given), []).append(place)
+    rows = [
+        Row(
+            api,
+            asked,
+            given,
+            calls=sum(place.calls for place in members),
+            places=len({place.site for place in members}),
+            first=members[0].site,
+            reason=members[0].reason,
+            kind=kind,
+        )
+        for (kind, api, asked, given), members in groups.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.calls, row.api, row.asked, row.given))
 
 
 def _place(record: Record, calls: int) -> Place:
-    kind = KINDS[type(record)]
-    asked, given, reason = kind.columns(record)
     api = record.api.removesuffix(".__init__").removesuffix(".__new__")  # as the user calls it
-    return Place(record.site, kind.name, api, asked, given, calls, reason)
+    if isinstance(record, Simulated):
+        kind = UNSUPPORTED if record.kind == UNSUPPORTED else SIMULATED
+        space = record.api.split(".")[1]
+        if kind == UNSUPPORTED:
+            return Place(record.site, kind, api, space, REFUSED, calls, f"{record.target} cannot do it")
+        return Place(record.site, kind, api, space, record.target, calls, record.kind)
+    kind = CHANGED if isinstance(record, Changed) else REDIRECTED
+    return Place(record.site, kind, api, record.asked, record.given, calls, record.reason)
+
+
+def _refusal(fallback: Fallback, calls: int) -> Place:
+    asked = ", ".join(fallback.dtypes)
+    return Place(fallback.site, UNSUPPORTED, fallback.operator, asked, REFUSED, calls, fallback.reason)
 
 
 def _order(site: Site) -> tuple[str, int]:

@@ -64,11 +64,13 @@ def write(report: Report, context: Context, destinations: tuple[Destination, ...
     ]
     if TEXT in forms:
         text.write(report, context, sys.stderr)
+    elif report.profile is not None and not written:
+        text.write_profile(report, sys.stderr)
     if SUMMARY in forms:
         # The text ends in the summary already.
         parts = [] if TEXT in forms else [report.summary()]
         parts += [f"report in {', '.join(written)}"] * bool(written)
-        hint = " (torchdevice run --report …)" if len(forms) == 1 and report.rows else ""
+        hint = " (torchdevice run --report …)" if len(forms) == 1 and not report.empty else ""
         if parts:
             sys.stderr.write(f"{' · '.join(parts)}{hint}\n")
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from torchdevice.reporting.collect import Context, Place, Report
+from torchdevice.reporting.profile import line_table, operator_table, took
 from torchdevice.reporting.rewrites import PRELUDE, suggestion
+from torchdevice.reporting.text import short, size
 
-TEMPLATE = "report.html.jinja"
+TEMPLATE, LINES, FALLBACKS = "report.html.jinja", "table.html.jinja", "fallbacks.html.jinja"
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ def render(report: Report, context: Context) -> str:
 
 
 def fragment(report: Report) -> str:
-    """The table of lines alone, for a notebook."""
-    return _fill("table.html.jinja", report, Context())
+    """The tables of lines and of operators that ran elsewhere, alone, for a notebook."""
+    parts = [LINES] * bool(report.by_place) + [FALLBACKS] * bool(report.fallbacks)
+    return "".join(_fill(part, report, Context()) for part in parts)
 
 
 def lines(report: Report) -> list[Line]:
@@ -52,16 +55,32 @@ def _fill(template: str, report: Report, context: Context) -> str:
     from jinja2 import DictLoader, Environment, StrictUndefined
 
     folder = files("torchdevice.reporting")
-    templates = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in (TEMPLATE, "table.html.jinja")}
+    templates = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in (TEMPLATE, LINES, FALLBACKS)}
     environment = Environment(
         loader=DictLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     found = lines(report)
+    operators = report.by_operator()
     return environment.get_template(template).render(
         report=report,
         context=context,
         lines=found,
         most=max((line.calls for line in found), default=1),
+        operators=operators,
+        slowest=max((row.seconds for row in operators), default=0.0) or 1.0,
+        profile_tables=_profile_tables(report),
         prelude=PRELUDE,
         basename=os.path.basename,
+        took=took,
+        size=size,
     )
+
+
+def _profile_tables(report: Report) -> list[tuple[str, tuple[tuple[str, ...], list[tuple[str, ...]]], str]]:
+    profile = report.profile
+    if profile is None:
+        return []
+    return [
+        ("Time by operator", operator_table(profile), profile.operators_missing),
+        ("Time by line", line_table(profile, short), ""),
+    ]

@@ -8,25 +8,34 @@ from typing import Any
 
 from torchdevice.events import Site
 from torchdevice.reporting.collect import KINDS, Context, Report
+from torchdevice.reporting.counts import Profile
+from torchdevice.reporting.profile import line_rows, operator_rows
 
 SCHEMA = 1
 
 
 def as_data(report: Report, context: Context) -> dict[str, Any]:
     """The report as plain data. Fields are only ever added; a change of meaning is a new schema number."""
+    counts: dict[str, Any] = {}
+    for kind in KINDS:
+        calls, places = report.count(kind)
+        counts[kind] = {"calls": calls, "places": places}
+    counts["fallbacks"] = {
+        "operators": len({row.operator for row in report.fallbacks}),
+        "calls": sum(row.calls for row in report.fallbacks),
+        "places": len({row.site for row in report.fallbacks}),
+        "seconds": report.fallback_seconds,
+        "bytes": sum(row.bytes for row in report.fallbacks),
+    }
     return {
         "schema": SCHEMA,
         "summary": report.summary(),
         "context": dataclasses.asdict(context),
-        "counts": {
-            kind.name: {
-                "calls": sum(place.calls for place in report.by_place if place.kind == kind.name),
-                "places": len({place.site for place in report.by_place if place.kind == kind.name}),
-            }
-            for kind in KINDS.values()
-        },
+        "counts": counts,
         "rows": [_flat(row, "first") for row in report.rows],
         "places": [_flat(place, "site") for place in report.by_place],
+        "fallbacks": [_flat(row, "site") for row in report.fallbacks],
+        "profile": _profile(report.profile) if report.profile is not None else None,
     }
 
 
@@ -38,4 +47,21 @@ def render(report: Report, context: Context) -> str:
 def _flat(row: Any, site_field: str) -> dict[str, Any]:
     values = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
     site: Site = values.pop(site_field)
-    return {"kind": values.pop("kind"), **values, "file": site.file, "line": site.line}
+    first = {"kind": values.pop("kind")} if "kind" in values else {}
+    return {**first, **values, "file": site.file, "line": site.line}
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    return {
+        "seconds": profile.seconds,
+        "operators_missing": profile.operators_missing or None,
+        "operators": [
+            {"operator": name, "device": device, "calls": timed.calls, "seconds": timed.seconds}
+            for name, figures in operator_rows(profile)
+            for device, timed in sorted(figures.items())
+        ],
+        "lines": [
+            {"file": site.file, "line": site.line, "seconds": timed.seconds, "fallback_seconds": timed.elsewhere}
+            for site, timed in line_rows(profile)
+        ],
+    }

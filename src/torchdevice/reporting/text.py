@@ -4,56 +4,112 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TextIO
 
 from torchdevice.events import Site
-from torchdevice.reporting.collect import KINDS, Context, Report, Row, columns
+from torchdevice.reporting.collect import KINDS, Context, Report, columns
+from torchdevice.reporting.profile import line_table, operator_table, took
 
 HEADINGS = ("API", "asked", "given", "calls", "places", "first place")
+FALLBACK_HEADINGS = ("operator", "ran on", "calls", "places", "time", "moved", "why", "first place")
+_NUMBERS = frozenset({"calls", "places", "time", "moved", "share", "in fallbacks"})
+
+
+@dataclass(frozen=True)
+class Table:
+    """What both forms draw."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    note: str = ""
 
 
 def write(report: Report, context: Context, stream: TextIO) -> None:
     """The whole report; its last line is the summary."""
-    if stream.isatty() and not os.environ.get("NO_COLOR"):
-        _write_rich(report, context, stream)
-    else:
-        stream.write(render(report, context))
-    stream.flush()
+    _draw(_headline(context), list(tables(report)), last_line(report, context), stream)
+
+
+def write_profile(report: Report, stream: TextIO) -> None:
+    """The tables of the profile alone."""
+    _draw("", list(_profile(report)), "", stream)
 
 
 def render(report: Report, context: Context) -> str:
     """The report as plain columns."""
-    lines = [_headline(context)]
-    for title, rows in _sections(report):
-        lines += ["", title, *columns([HEADINGS, *map(_cells, rows)])]
-    return "\n".join([*lines, "", _last_line(report, context), ""])
+    return _plain(_headline(context), list(tables(report)), last_line(report, context))
 
 
-def _write_rich(report: Report, context: Context, stream: TextIO) -> None:
+def _draw(first: str, drawn: list[Table], last: str, stream: TextIO) -> None:
+    if stream.isatty() and not os.environ.get("NO_COLOR"):
+        _write_rich(first, drawn, last, stream)
+    else:
+        stream.write(_plain(first, drawn, last))
+    stream.flush()
+
+
+def _plain(first: str, drawn: list[Table], last: str) -> str:
+    lines = [first] if first else []
+    for table in drawn:
+        lines += ["", table.title, *(columns([table.headings, *table.rows]) if table.rows else ())]
+        lines += [table.note] if table.note else []
+    return "\n".join([*lines, "", *([last, ""] if last else [""])])
+
+
+def _write_rich(first: str, drawn: list[Table], last: str, stream: TextIO) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
     console = Console(file=stream, highlight=False, markup=False)
-    console.print(_headline(context), style="bold")
-    for title, rows in _sections(report):
-        table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-        for heading in HEADINGS:
-            table.add_column(heading, justify="right" if heading in ("calls", "places") else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*_cells(row))
-        console.print(table)
-    console.print(_last_line(report, context), style="bold")
+    if first:
+        console.print(first, style="bold")
+    for table in drawn:
+        shown = RichTable(title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for heading in table.headings:
+            number = heading in _NUMBERS or heading.startswith("on ")
+            shown.add_column(heading, justify="right" if number else "left", overflow="fold")
+        for row in table.rows:
+            shown.add_row(*row)
+        console.print(shown if table.rows else table.title)
+        if table.note:
+            console.print(table.note)
+    if last:
+        console.print(last, style="bold")
 
 
-def _sections(report: Report) -> Iterator[tuple[str, tuple[Row, ...]]]:
-    for kind in KINDS.values():
-        rows = report.of_kind(kind.name)
+def tables(report: Report) -> Iterator[Table]:
+    """All tables of a report that have something in them."""
+    cells: list[tuple[str, ...]]
+    for name, kind in KINDS.items():
+        rows = report.of_kind(name)
         if rows:
-            yield kind.title, rows
+            cells = [(row.api, row.asked, row.given, str(row.calls), str(row.places), short(row.first)) for row in rows]
+            yield Table(kind.title, HEADINGS, cells)
+    elsewhere = report.by_operator()
+    if elsewhere:
+        cells = [
+            (
+                row.operator,
+                row.executor,
+                str(row.calls),
+                str(row.places),
+                took(row.seconds),
+                size(row.bytes),
+                row.reason,
+                short(row.first),
+            )
+            for row in elsewhere
+        ]
+        yield Table("Ran elsewhere", FALLBACK_HEADINGS, cells)
+    yield from _profile(report)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    return row.api, row.asked, row.given, str(row.calls), str(row.places), short(row.first)
+def _profile(report: Report) -> Iterator[Table]:
+    if report.profile is not None:
+        yield Table("Time by operator", *operator_table(report.profile), report.profile.operators_missing)
+        headings, rows = line_table(report.profile, short)
+        yield Table("Time by line", headings, rows, "" if rows else "no line was seen running")
 
 
 def short(site: Site) -> str:
@@ -63,13 +119,25 @@ def short(site: Site) -> str:
     return f"{file}:{site.line}"
 
 
+def size(number: float) -> str:
+    """Bytes, as people read them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError("the last unit takes everything")
+
+
 def _headline(context: Context) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
     return f"torchdevice report: target {context.target}, policy {context.policy} ({versions})"
 
 
-def _last_line(report: Report, context: Context) -> str:
+def last_line(report: Report, context: Context) -> str:
+    """The summary, how long everything took, and how much of that in operators that ran elsewhere."""
     parts = [report.summary(), f"{context.seconds:.1f} s"]
     if context.processes > 1:
         parts.append(f"{context.processes} processes")
+    share = report.fallback_seconds / context.process_seconds if context.process_seconds else 0.0
+    parts.append(f"{took(report.fallback_seconds)} ({share:.1%}) in fallbacks")
     return " · ".join(parts)

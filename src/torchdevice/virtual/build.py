@@ -1,4 +1,4 @@
-"""Builds the C++ library on first use and keeps it in the user's cache folder. Knows nothing of what the library does.
+"""Builds C++ libraries on first use and keeps them in the user's cache folder. Knows nothing of what a library does.
 
 One binary serves one exact torch build (version, git hash, ABI), one state of the sources and one compiler: vtables
 differ between torch versions without any message, so nothing is reused across them.
@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,20 @@ from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 HERE = Path(__file__).resolve().parent
 SOURCES = ("memory.cpp", "guard.cpp", "hooks.cpp", "relabel.cpp", "kernel.cpp", "graphs.cpp", "native.cpp", "api.cpp")
 HEADERS = ("device.h", "relabel.h")
+
+
+class Recipe(NamedTuple):
+    """One library: what it is to the user, what it is made of, and what building it takes."""
+
+    what: str
+    sources: tuple[str, ...]
+    headers: tuple[str, ...]
+    takes: str
+
+
+DEVICE = Recipe("the virtual device", SOURCES, HEADERS, "about a minute")
+OPERATOR_TIMES = Recipe("the timer of operators", ("observe.cpp",), (), "some seconds")
+
 COMPILERS = ("c++", "g++", "clang++")
 # Another process that builds the same library gets this long before we say that something is wrong.
 LOCK_TIMEOUT = 600.0
@@ -63,14 +78,14 @@ def find_compiler() -> str | None:
     return next((path for name in COMPILERS if (path := shutil.which(name))), None)
 
 
-def _source_hash() -> str:
+def _source_hash(recipe: Recipe) -> str:
     digest = hashlib.sha256()
-    for name in (*SOURCES, *HEADERS):
+    for name in (*recipe.sources, *recipe.headers):
         digest.update((HERE / name).read_bytes())
     return digest.hexdigest()
 
 
-def target() -> Target:
+def target(recipe: Recipe = DEVICE) -> Target:
     """What a build here and now would produce."""
     import torch
 
@@ -84,7 +99,7 @@ def target() -> Target:
         torch_git=str(torch.version.git_version),
         abi=bool(torch._C._GLIBCXX_USE_CXX11_ABI),
         compiler=version,
-        sources=_source_hash(),
+        sources=_source_hash(recipe),
     )
 
 
@@ -118,7 +133,7 @@ def _private_folder() -> Path:
     except OSError as error:
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"The virtual device's library is kept in {folder}",
+                f"What is built on this machine is kept in {folder}",
                 f"that folder cannot be made: {error.strerror}",
                 "set TORCHDEVICE_CACHE to a folder that can be written.",
             )
@@ -128,7 +143,7 @@ def _private_folder() -> Path:
         reason = f"others can write to {open_to_others}" if open_to_others else "it belongs to another user"
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"The virtual device's library is kept in {folder}",
+                f"What is built on this machine is kept in {folder}",
                 f"{reason}, and what lies there would run in this process",
                 "set TORCHDEVICE_CACHE to a folder of your own, or `chmod go-w` this one.",
             )
@@ -155,7 +170,7 @@ def _is_whole(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def _lock(path: Path, what: str) -> Iterator[None]:
     """At most one process builds. The lock is the kernel's, so that it ends with its process, however that ends."""
     import fcntl
 
@@ -170,7 +185,7 @@ def _lock(path: Path) -> Iterator[None]:
                     raise VirtualDeviceUnavailable(
                         explain_error(
                             f"Another process has held {path} for {LOCK_TIMEOUT:.0f} seconds",
-                            "the build of the virtual device was given up",
+                            f"the build of {what} was given up",
                             "end that process, or set TORCHDEVICE_CACHE to another folder.",
                         )
                     ) from None
@@ -188,6 +203,7 @@ def _flags(abi: bool) -> list[str]:
     return [
         "-std=c++20",
         "-O2",
+        "-DNDEBUG",  # as torch's wheels: some of its classes have members for debugging
         "-fPIC",
         "-fvisibility=hidden",
         "-Wall",
@@ -210,14 +226,14 @@ def _runtime_of_torch() -> list[str]:
     return sorted({line.split(maxsplit=5)[5] for line in lines if "/libstdc++.so" in line})[:1]
 
 
-def _run(command: list[str], what: str) -> str:
+def _run(command: list[str], part: str, what: str) -> str:
     """What the compiler said, if it succeeded."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-5:]
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"Building the virtual device: {command[0]} failed on {what}",
+                f"Building {what}: {command[0]} failed on {part}",
                 "\n  ".join(errors[:8]),
                 "a compiler with C++20 is needed (GCC 11, Clang 14 or newer; set CXX to choose one), and the headers "
                 "that come inside the torch wheel.",
@@ -226,26 +242,26 @@ def _run(command: list[str], what: str) -> str:
     return done.stderr
 
 
-def _compile(compiler: str, abi: bool, into: Path) -> None:
+def _compile(recipe: Recipe, compiler: str, abi: bool, into: Path) -> None:
     import torch
 
     root = Path(torch.__file__).parent
     flags = _flags(abi)
     with tempfile.TemporaryDirectory(dir=into.parent, prefix="build-") as scratch:
-        objects = [Path(scratch) / f"{Path(name).stem}.o" for name in SOURCES]
+        objects = [Path(scratch) / f"{Path(name).stem}.o" for name in recipe.sources]
         commands = [
             [compiler, *flags, "-c", str(HERE / name), "-o", str(made)]
-            for name, made in zip(SOURCES, objects, strict=True)
+            for name, made in zip(recipe.sources, objects, strict=True)
         ]
-        with ThreadPoolExecutor(max(1, min(len(SOURCES), os.cpu_count() or 1))) as pool:
+        with ThreadPoolExecutor(max(1, min(len(recipe.sources), os.cpu_count() or 1))) as pool:
             said = []
-            for warned in pool.map(_run, commands, SOURCES):
+            for warned in pool.map(_run, commands, recipe.sources, repeat(recipe.what)):
                 said.append(warned)
-                _say(f"\r  compiled {len(said)}/{len(SOURCES)}")
+                _say(f"\r  compiled {len(said)}/{len(recipe.sources)}")
         library = Path(scratch) / "library.so"
         lib = root / "lib"
         link = [compiler, "-shared", *map(str, objects), f"-L{lib}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{lib}"]
-        _run([*link, *_runtime_of_torch(), "-o", str(library)], "the library")
+        _run([*link, *_runtime_of_torch(), "-o", str(library)], "the library", recipe.what)
         # Loaded once before anyone can see it: a library that does not link must not enter the cache.
         ctypes.CDLL(str(library))
         into.with_suffix(".log").write_text("".join(said))
@@ -260,9 +276,9 @@ def _say(text: str) -> None:
         sys.stderr.flush()
 
 
-def build(*, force: bool = False) -> Path:
+def build(recipe: Recipe = DEVICE, *, force: bool = False) -> Path:
     """The path of the library for this torch, built if it is not there yet."""
-    wanted = target()
+    wanted = target(recipe)
     path = library_path(wanted)
     _private_folder()
     if _is_whole(path) and not force:
@@ -271,17 +287,17 @@ def build(*, force: bool = False) -> Path:
     if compiler is None:
         raise VirtualDeviceUnavailable(
             explain_error(
-                "A virtual device was asked for, whose library must be compiled once on this machine",
+                f"{recipe.what.capitalize()} was asked for, whose library must be compiled once on this machine",
                 "no C++ compiler was found (looked for CXX, " + ", ".join(COMPILERS) + ")",
                 "install one: `apt install g++`, `dnf install gcc-c++`, `conda install cxx-compiler`, or on macOS "
                 "`xcode-select --install`.",
             )
         )
-    with _lock(path.with_suffix(".lock")):
+    with _lock(path.with_suffix(".lock"), recipe.what):
         if _is_whole(path) and not force:
             return path
         started = time.monotonic()
-        _say(f"torchdevice: building the virtual device for torch {wanted.torch_version} (once, about a minute)\n")
-        _compile(compiler, wanted.abi, path)
+        _say(f"torchdevice: building {recipe.what} for torch {wanted.torch_version} (once, {recipe.takes})\n")
+        _compile(recipe, compiler, wanted.abi, path)
         _say(f"\r  done in {time.monotonic() - started:.0f} s: {path}\n")
     return path

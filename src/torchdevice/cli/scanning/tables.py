@@ -7,6 +7,7 @@ only looks it up.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import inspect
 import re
 from dataclasses import dataclass
@@ -134,8 +135,8 @@ class Tables:
         return Known(UNSUPPORTED, f"translation has no answer for {path}")
 
     def nccl(self) -> Known:
-        """The NCCL backend: translated if the runtime has a row for process groups."""
-        if self.is_point(NCCL):
+        """The NCCL backend: translated if the runtime has rows for process groups."""
+        if self.is_point(NCCL) or importlib.util.find_spec("torchdevice.distributed") is not None:
             return Known(HANDLED, "the target's own backend is used")
         return Known(UNSUPPORTED, "NCCL needs CUDA; use gloo where there is none")
 

@@ -1,0 +1,158 @@
+"""Measures for `run --profile`: time by operator and device, and time by line of user code. Draws nothing.
+
+Operators are timed by a callback of torch's own, in C++ and in all threads (`virtual/observe.cpp`): a fraction of a
+microsecond each. Lines are sampled: a thread looks a hundred times a second which line of user code every other thread
+is at, and adds the time since its last look to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from torchdevice.compat import TORCH_FOLDER
+from torchdevice.errors import VirtualDeviceUnavailable
+from torchdevice.events import Fallback, FallbackTotals, Site
+from torchdevice.fallback import route
+from torchdevice.reporting.counts import Profile, Timed
+from torchdevice.virtual.build import OPERATOR_TIMES, build
+
+INTERVAL = 0.01
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_ELSEWHERE = os.path.join(_OURS, "fallback", "")
+_STANDARD = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
+_INSTALLED = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib"))
+_USER, _LIBRARY, _INNER, _WAITING = range(4)
+
+
+class Profiler:
+    """The profile of one process, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        """Before the session starts: executors are taken from their table then."""
+        self._timer: ctypes.CDLL | None = None
+        self._missing = ""
+        self._lines = _Lines()
+        try:
+            self._timer = _load(build(OPERATOR_TIMES))
+        except VirtualDeviceUnavailable as error:
+            self._missing = f"Only operators that ran elsewhere were timed. {error}"
+            return
+        for name, execute in route.EXECUTORS.items():
+            route.EXECUTORS[name] = _labelled(name.encode(), execute, self._timer)
+
+    def start(self) -> None:
+        """From now on."""
+        if self._timer is not None:
+            self._timer.td_observe()
+        self._lines.start()
+
+    def stop(self) -> None:
+        """What was measured stays."""
+        if self._timer is not None:
+            self._timer.td_observe_stop()
+        self._lines.stop()
+
+    def profile(self, fallbacks: Mapping[Fallback, FallbackTotals]) -> Profile:
+        """What was measured so far. Without the timer, the figures of the fallbacks are all there is by operator."""
+        operators: dict[tuple[str, str], Timed] = {}
+        if self._timer is None:
+            for fallback, totals in fallbacks.items():
+                key = (fallback.operator, fallback.executor)
+                operators[key] = operators.get(key, Timed()) + Timed(totals.calls, totals.seconds)
+        else:
+            for row in self._timer.td_observed().decode().splitlines():
+                name, where, calls, nanoseconds = row.split("\t")
+                operators[name, where] = Timed(int(calls), int(nanoseconds) / 1e9)
+        return Profile(operators, dict(self._lines.figures), self._lines.seconds, self._missing)
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    timer = ctypes.CDLL(str(path))
+    timer.td_observe_push.argtypes = [ctypes.c_char_p]
+    timer.td_observed.restype = ctypes.c_char_p
+    return timer
+
+
+def _labelled(label: bytes, execute: route.Executor, timer: ctypes.CDLL) -> route.Executor:
+    """An executor whose time counts as one piece, for the operator that it was called for."""
+
+    def run(*args: Any) -> Any:
+        timer.td_observe_push(label)
+        try:
+            return execute(*args)
+        finally:
+            timer.td_observe_pop()
+
+    return run
+
+
+class _Lines(threading.Thread):
+    """Samples the lines of user code that threads are at."""
+
+    def __init__(self) -> None:
+        super().__init__(name="torchdevice profile", daemon=True)
+        self.figures: dict[Site, Timed] = {}
+        self.seconds = 0.0
+        self._ending = threading.Event()
+        self._roles: dict[str, int] = {}
+
+    def run(self) -> None:
+        main = threading.main_thread().ident
+        last = time.perf_counter()
+        while not self._ending.wait(INTERVAL):
+            now = time.perf_counter()
+            elapsed, last = now - last, now
+            self.seconds += elapsed
+            for thread, frame in sys._current_frames().items():
+                if thread != self.ident:
+                    self._add(frame, thread == main, elapsed)
+
+    def stop(self) -> None:
+        """Ends within one interval."""
+        self._ending.set()
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join()
+
+    def _add(self, leaf: FrameType, is_main: bool, elapsed: float) -> None:
+        if not is_main and self._role(leaf) == _WAITING:  # a thread of a library that waits for work
+            return
+        elsewhere, library = False, None
+        frame: FrameType | None = leaf
+        while frame is not None and (role := self._role(frame)) != _USER:
+            elsewhere = elsewhere or frame.f_code.co_filename.startswith(_ELSEWHERE)
+            if library is None and role == _LIBRARY:
+                library = frame
+            frame = frame.f_back
+        frame = frame or library  # a program may be somebody's module
+        if frame is not None and frame.f_lineno is not None:
+            site = Site(frame.f_code.co_filename, frame.f_lineno)
+            before = self.figures.get(site, Timed())
+            self.figures[site] = before + Timed(1, elapsed, elapsed if elsewhere else 0.0)
+
+    def _role(self, frame: FrameType) -> int:
+        """Whether a frame is of user code, of a library, of torch and us, or of Python's own."""
+        filename = frame.f_code.co_filename
+        if filename.startswith("<"):  # `-c`, stdin; or code that somebody generated
+            return _USER if frame.f_globals.get("__name__") == "__main__" else _INNER
+        role = self._roles.get(filename)
+        if role is None:
+            role = self._roles[filename] = _role_of(filename)
+        return role
+
+
+def _role_of(filename: str) -> int:
+    if filename.startswith((TORCH_FOLDER, _OURS)):
+        return _INNER
+    if filename.startswith(_INSTALLED):
+        return _LIBRARY
+    return _WAITING if filename.startswith(_STANDARD) else _USER

@@ -1,0 +1,84 @@
+"""The tables of `run --profile`, from figures. How they are measured is `torchdevice.profiling`."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+
+from torchdevice.events import Site
+from torchdevice.reporting.counts import Profile, Timed, added
+
+SHOWN = 15
+Cells = list[tuple[str, ...]]
+
+
+def operator_rows(profile: Profile) -> list[tuple[str, dict[str, Timed]]]:
+    """Each operator with its figures by device, the slowest first."""
+    found: dict[str, dict[str, Timed]] = {}
+    for (name, device), timed in profile.operators.items():
+        found.setdefault(name, {})[device] = timed
+    return sorted(found.items(), key=lambda item: (-_total(item[1]).seconds, item[0]))
+
+
+def devices(profile: Profile) -> list[str]:
+    """Where operators ran, the busiest first."""
+    busy = added(*({device: timed} for (_, device), timed in profile.operators.items()))
+    return sorted(busy, key=lambda device: (-busy[device].seconds, device))
+
+
+def line_rows(profile: Profile) -> list[tuple[Site, Timed]]:
+    """Each line with its figures, the slowest first."""
+    return sorted(profile.lines.items(), key=lambda item: (-item[1].seconds, item[0].file, item[0].line))
+
+
+def operator_table(profile: Profile) -> tuple[tuple[str, ...], Cells]:
+    """Headings and the first rows: a column a device, because that is the question."""
+    places = devices(profile)
+    everything = sum(timed.seconds for timed in profile.operators.values()) or 1.0
+    rows = operator_rows(profile)
+    cells: Cells = [
+        (
+            name,
+            str(_total(figures).calls),
+            *(took(figures[place].seconds) if place in figures else "" for place in places),
+            f"{_total(figures).seconds / everything:.0%}",
+        )
+        for name, figures in rows[:SHOWN]
+    ]
+    rest = rows[SHOWN:]
+    if rest:
+        sums = added(*(figures for _, figures in rest))
+        cells.append(
+            (
+                f"{len(rest)} more",
+                str(_total(sums).calls),
+                *(took(sums[place].seconds) if place in sums else "" for place in places),
+                f"{_total(sums).seconds / everything:.0%}",
+            )
+        )
+    return ("operator", "calls", *(f"on {place}" for place in places), "share"), cells
+
+
+def line_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[str, ...], Cells]:
+    """Headings and the first rows: what each line took, and what it says."""
+    whole = profile.seconds or 1.0
+    cells: Cells = [
+        (
+            place(site),
+            took(timed.seconds),
+            f"{timed.seconds / whole:.0%}",
+            took(timed.elsewhere) if timed.elsewhere else "",
+            linecache.getline(site.file, site.line).strip()[:80],
+        )
+        for site, timed in line_rows(profile)[:SHOWN]
+    ]
+    return ("place", "time", "share", "in fallbacks", "line"), cells
+
+
+def took(seconds: float) -> str:
+    """A time, as people read it."""
+    return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _total(figures: dict[str, Timed]) -> Timed:
+    return sum(figures.values(), Timed())

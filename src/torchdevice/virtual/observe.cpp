@@ -1,0 +1,189 @@
+// Times every operator that any thread runs, by name and by the type of device that its tensors are on.
+//
+// A library of its own, for `run --profile`, on real devices too; it is here because this is where things are compiled.
+// A callback of torch's own (RecordFunction) brackets each operator. Time that nested operators took is theirs. What
+// happens between push and pop (an operator that runs elsewhere) counts as one piece, for the operator around it.
+#define NDEBUG  // RecordFunction has one member more without it; torch itself is built with it
+#include <ATen/record_function.h>
+#include <c10/core/DeviceType.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+struct Figure {
+  int64_t calls = 0;
+  int64_t nanoseconds = 0;
+};
+
+// One a thread, so that threads do not wait for each other; the mutex is for whoever reads.
+struct Table {
+  std::mutex mutex;
+  std::map<std::string, Figure, std::less<>> figures[static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)];
+  std::map<std::string, Figure, std::less<>> elsewhere;  // "operator\tlabel"
+};
+
+std::mutex tables_mutex;
+std::vector<std::shared_ptr<Table>> tables;
+
+Table& own_table() {
+  thread_local std::shared_ptr<Table> own = [] {
+    auto made = std::make_shared<Table>();
+    std::lock_guard<std::mutex> lock(tables_mutex);
+    tables.push_back(made);
+    return made;
+  }();
+  return *own;
+}
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+struct Running : at::ObserverContext {
+  Running* around = nullptr;
+  const char* name = nullptr;
+  const char* label = nullptr;
+  c10::DeviceType device = c10::DeviceType::CPU;
+  int64_t started = 0;
+  int64_t nested = 0;
+  bool ran_elsewhere = false;
+};
+
+thread_local Running* innermost = nullptr;
+thread_local std::vector<std::unique_ptr<Running>> pushed;
+
+c10::DeviceType device_of(const at::RecordFunction& function) {
+  c10::DeviceType found = c10::DeviceType::CPU;
+  auto look = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && found == c10::DeviceType::CPU) found = tensor.device().type();
+  };
+  for (const c10::IValue& value : function.inputs()) {
+    if (value.isTensor()) {
+      look(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const c10::IValue& each : value.toListRef()) look(each.toTensor());
+    } else if (value.isDevice() && found == c10::DeviceType::CPU) {
+      found = value.toDevice().type();
+    }
+    if (found != c10::DeviceType::CPU) break;
+  }
+  return found;
+}
+
+void enter(Running& running) {
+  running.around = innermost;
+  innermost = &running;
+  running.started = now();
+}
+
+// How long it took by itself; its whole time is time that the one around it did not take.
+int64_t leave(Running& running) {
+  const int64_t whole = now() - running.started;
+  innermost = running.around;
+  if (innermost != nullptr) innermost->nested += whole;
+  return whole - running.nested;
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
+  if (innermost != nullptr && innermost->label != nullptr) return nullptr;
+  const std::string_view name = function.name();
+  if (name.starts_with("autograd::engine")) return nullptr;  // brackets around operators, no operator
+  auto running = std::make_unique<Running>();
+  running->name = function.name();
+  running->device = device_of(function);
+  enter(*running);
+  return running;
+}
+
+void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
+  auto* running = static_cast<Running*>(context);
+  if (running == nullptr || innermost != running) return;  // began before us, or ended on another thread
+  const int64_t own = leave(*running);
+  Table& table = own_table();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  auto& figures = table.figures[static_cast<int>(running->device)];
+  auto found = figures.find(std::string_view(function.name()));
+  if (found == figures.end()) found = figures.emplace(function.name(), Figure{}).first;
+  found->second.calls += running->ran_elsewhere ? 0 : 1;  // what is left is the way there and back
+  found->second.nanoseconds += own;
+}
+
+at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+std::string text;
+
+}  // namespace
+
+EXPORT int td_observe() {
+  if (handle == at::INVALID_CALLBACK_HANDLE) {
+    handle = at::addGlobalCallback(
+        at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  }
+  return 0;
+}
+
+EXPORT int td_observe_stop() {
+  if (handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(handle);
+  handle = at::INVALID_CALLBACK_HANDLE;
+  return 0;
+}
+
+// `label` must live as long as the process.
+EXPORT int td_observe_push(const char* label) {
+  pushed.push_back(std::make_unique<Running>());
+  Running& running = *pushed.back();
+  running.name = innermost != nullptr && innermost->name != nullptr ? innermost->name : "";
+  running.label = label;
+  if (innermost != nullptr) innermost->ran_elsewhere = true;
+  enter(running);
+  return 0;
+}
+
+EXPORT int td_observe_pop() {
+  if (pushed.empty()) return 0;
+  Running& running = *pushed.back();
+  if (innermost == &running) {
+    const int64_t own = leave(running);
+    Table& table = own_table();
+    std::lock_guard<std::mutex> lock(table.mutex);
+    Figure& figure = table.elsewhere[std::string(running.name) + "\t" + running.label];
+    figure.calls += 1;
+    figure.nanoseconds += own;
+  }
+  pushed.pop_back();
+  return 0;
+}
+
+// Rows of "operator\tdevice or label\tcalls\tnanoseconds".
+EXPORT const char* td_observed() {
+  std::map<std::string, Figure> whole;
+  std::lock_guard<std::mutex> all(tables_mutex);
+  for (auto& table : tables) {
+    std::lock_guard<std::mutex> lock(table->mutex);
+    auto add = [&](const std::string& key, const Figure& figure) {
+      whole[key].calls += figure.calls;
+      whole[key].nanoseconds += figure.nanoseconds;
+    };
+    for (int type = 0; type < static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES); ++type) {
+      for (auto& [name, figure] : table->figures[type]) {
+        add(name + "\t" + c10::DeviceTypeName(static_cast<c10::DeviceType>(type), true), figure);
+      }
+    }
+    for (auto& [key, figure] : table->elsewhere) add(key, figure);
+  }
+  text.clear();
+  for (auto& [key, figure] : whole) {
+    text += key + "\t" + std::to_string(figure.calls) + "\t" + std::to_string(figure.nanoseconds) + "\n";
+  }
+  return text.c_str();
+}
