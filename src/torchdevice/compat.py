@@ -393,6 +393,41 @@ def schema_of(operator: Any) -> Any:
     return operator._schema
 
 
+def name_of(operator: Any) -> str:
+    """`aten::add.Tensor` of an operator object, as `find_operator` takes it. Expiry: a public attribute."""
+    overload = operator._schema.overload_name
+    return str(operator._schema.name) + (f".{overload}" if overload else "")
+
+
+# For tensor classes whose results are plain tensors. Expiry: a public name for it.
+no_torch_function = torch._C._disabled_torch_function_impl
+
+
+def tensor_without_memory(kind: type, like: torch.Tensor, device: Any) -> Any:
+    """A tensor of the class `kind`, with size, dtype and layout of `like`, that says it is on `device`.
+
+    The class answers for it in `__torch_dispatch__`. Expiry: a public constructor of such classes.
+    """
+    return torch.Tensor._make_wrapper_subclass(
+        kind, like.size(), dtype=like.dtype, layout=like.layout, device=device, dispatch_layout=True
+    )
+
+
+def constructs_compressed(device_type: str) -> bool:
+    """Whether torch itself constructs a CSR tensor on a device type: its list is in compiled code.
+
+    Expiry: such tensors on every backend (MPS has none in torch 2.13).
+    """
+    index = torch.ops.aten.zeros.default([1], dtype=torch.int64, device=RealDevice(device_type))
+    try:
+        torch.ops.aten._sparse_compressed_tensor_unsafe.default(
+            index, index[:0], index[:0], [0, 0], dtype=torch.int64, layout=torch.sparse_csr, device=index.device
+        )
+    except NotImplementedError:
+        return False
+    return True
+
+
 class Registrations:
     """Kernels of ours under one dispatch key, taken back by `undo`.
 

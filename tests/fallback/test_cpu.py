@@ -160,18 +160,6 @@ def test_packed_sequences_stay_packed() -> None:
 
 
 @on("mps:real")
-def test_sparse_products() -> None:
-    _activate()
-    dense, right = torch.tensor([[0.0, 2.0], [3.0, 0.0]]), torch.randn(2, 3)
-    there = dense.to("mps")
-    # Compressed layouts cannot exist on mps: they stay on the CPU, and what is dense comes back.
-    for layout in (there.to_sparse(), there.to_sparse_csr(), there.to_sparse_csc()):
-        product = layout @ right.to("mps")
-        assert product.device.type == "mps"
-        torch.testing.assert_close(product.to("cpu"), dense @ right)
-
-
-@on("mps:real")
 def test_the_operators_own_errors_come_through() -> None:
     _activate()
     x = torch.randn(3, 4, device="mps")

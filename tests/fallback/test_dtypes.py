@@ -104,21 +104,6 @@ def test_checkpoints_and_arrays() -> None:
 
 
 @on("mps:real")
-def test_compressed_tensors_stay_on_the_cpu_and_products_come_back() -> None:
-    warnings.simplefilter("ignore")
-    torchdevice.activate(policy="portable")
-    dense = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
-    moved = dense.to_sparse_csr().to("cuda")
-    parts = (torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([2.0, 3.0]))
-    made = torch.sparse_csr_tensor(*(part.to("mps") for part in parts), size=(2, 2), device="cuda")
-    right = torch.randn(2, 3)
-    for compressed in (moved, made):
-        product = compressed @ right.to("mps")
-        assert product.device.type == "mps"
-        torch.testing.assert_close(product.to("cpu"), dense @ right)
-
-
-@on("mps:real")
 def test_copies_to_mps_wait() -> None:
     torchdevice.activate(policy="portable")
     asked = []

@@ -44,7 +44,8 @@ class Router:
                 reason = f"{reason}; {name}: {declined.reason}"
                 continue
             seconds = time.perf_counter() - started
-            self._ledger.add(plan.name, name, reason, _dtypes(args), seconds, moved)
+            if moved or plan.viewed is None:  # a look at a tensor that is there already is not work
+                self._ledger.add(plan.name, name, reason, _dtypes(args), seconds, moved)
             return results
         raise FallbackRefused(self._refusal(plan, reason, args))
 

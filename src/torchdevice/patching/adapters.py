@@ -84,7 +84,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             if known and "pin_memory" not in kwargs:
                 return original(*args, **kwargs)
             return elsewhere(device, args, kwargs)
-        except (TypeError, NotImplementedError) as refusal:
+        except TypeError as refusal:
             return narrowed(refusal, original, args, kwargs, path, translator)
 
     def elsewhere(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -121,7 +121,7 @@ def tensor_like(original: Function, path: str, translator: Translator) -> Functi
                 kwargs["device"] = translator.translate(device, path)
         try:
             return original(*args, **kwargs)
-        except (TypeError, NotImplementedError) as refusal:
+        except TypeError as refusal:
             return narrowed(refusal, original, args, kwargs, path, translator)
 
     return dress(factory, original, path)
@@ -185,7 +185,7 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
                 if translator.blocks:
                     args, kwargs = blocking(args, kwargs)
                 return original(self, asked, *args, **kwargs)
-            except (TypeError, NotImplementedError) as refusal:
+            except TypeError as refusal:
                 return narrowed(refusal, original, (self, asked, *args), kwargs, path, translator)
         return elsewhere(self, asked, args, kwargs)
 
@@ -204,7 +204,7 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             args, kwargs = blocking(args, kwargs)
         try:
             return seen(self, *args, **kwargs)
-        except (TypeError, NotImplementedError) as refusal:
+        except TypeError as refusal:
             return narrowed(refusal, seen, (self, *args), kwargs, path, translator)
 
     return dress(to, original, path)
@@ -241,7 +241,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
             kwargs.pop("non_blocking", None)
         try:
             return to(self, device=where, **kwargs)
-        except (TypeError, NotImplementedError) as refusal:
+        except TypeError as refusal:
             return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
 
     return dress(accelerate, original, path)

@@ -29,7 +29,7 @@ _CONVERSIONS = frozenset({"to", "type", "double", "cdouble"})
 
 
 def narrowed(
-    refusal: TypeError | NotImplementedError,
+    refusal: TypeError,
     original: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -38,8 +38,6 @@ def narrowed(
     takes_dtype: bool = True,
 ) -> Any:
     """The call again, in a dtype that the target has, or on the CPU. Raises `refusal` if it is something else."""
-    if isinstance(refusal, NotImplementedError):
-        return _uncompressed(refusal, original, args, kwargs, path, translator)
     refused = _REFUSALS.search(str(refusal))
     if refused is None or translator.float64 == "error" or not translator.in_force:
         raise refusal
@@ -67,28 +65,6 @@ def _on_cpu(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wide: 
     if args and isinstance(args[0], RealTensor) and getattr(original, "__name__", "") in _CONVERSIONS:
         return torch.ops.aten._to_copy.default(args[0], dtype=wide, device=_CPU)
     return original(*args, **{**kwargs, "device": _CPU})
-
-
-def _uncompressed(
-    refusal: NotImplementedError,
-    original: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    path: str,
-    translator: Translator,
-) -> Any:
-    """Compressed sparse tensors, which torch makes for some device types only: they stay on the CPU.
-
-    Operators that take one together with tensors of the target arrive at the target's fallbacks all the same.
-    """
-    if "new_compressed_tensor" not in str(refusal) or not translator.in_force:
-        raise refusal
-    note(path, "a compressed sparse tensor", "cpu", translator)
-    if getattr(original, "__name__", "") in _CONVERSIONS:
-        return args[0]
-    here = tuple(value.to(_CPU) if isinstance(value, RealTensor) else value for value in args)
-    options = {name: value.to(_CPU) if isinstance(value, RealTensor) else value for name, value in kwargs.items()}
-    return original(*here, **{**options, "device": _CPU})
 
 
 def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
