@@ -31,6 +31,7 @@ RealGenerator = torch.Generator
 RealTensor = torch.Tensor
 RealStream = torch.Stream
 RealEvent = torch.Event
+tensor_to = torch.Tensor.to  # the C method: half the cost of the operator behind it
 
 TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
@@ -397,6 +398,26 @@ def name_of(operator: Any) -> str:
     """`aten::add.Tensor` of an operator object, as `find_operator` takes it. Expiry: a public attribute."""
     overload = operator._schema.overload_name
     return str(operator._schema.name) + (f".{overload}" if overload else "")
+
+
+def out_form(name: str) -> str | None:
+    """The overload with out= of a functional or in-place operator: the same arguments, and results to write to.
+
+    Expiry: public access to operator schemas.
+    """
+    space, _, rest = name.partition("::")
+    base = rest.partition(".")[0]
+    schemas = torch._C._jit_get_schemas_for_operator(f"{space}::{base}")
+    own = torch._C._jit_get_schemas_for_operator(f"{space}::{base.removesuffix('_')}")
+    operator = find_operator(name)
+    if operator is None:
+        return None
+    wanted = [argument.name for argument in operator._schema.arguments]
+    for schema in (*schemas, *own):
+        plain = [argument.name for argument in schema.arguments if not argument.is_out]
+        if plain == wanted and len(plain) < len(schema.arguments):
+            return f"{schema.name}.{schema.overload_name}"
+    return None
 
 
 # For tensor classes whose results are plain tensors. Expiry: a public name for it.

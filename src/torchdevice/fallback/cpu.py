@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.compat import RealDevice, RealGenerator, RealTensor
+from torchdevice.compat import RealDevice, RealGenerator, RealTensor, tensor_to
 from torchdevice.fallback import compressed
 from torchdevice.fallback.compressed import CompressedTensor
-from torchdevice.fallback.schema import Plan
+from torchdevice.fallback.schema import FUNCTIONAL, Plan
 from torchdevice.policy.dtypes import dtype_on
 
 CPU = RealDevice("cpu")
@@ -86,7 +86,7 @@ class Crossing:
             empty = _empty([0], dtype=tensor.dtype, device=CPU)
             return _set_storage(empty, shared, tensor.storage_offset(), tensor.size(), tensor.stride())
         self.moved += tensor.numel() * tensor.element_size()
-        entered = _copy_to(tensor, device=CPU)
+        entered = tensor_to(tensor, CPU)
         if entered.stride() == tensor.stride() or tensor.numel() < 2:
             return entered
         return _restrided(entered, tensor)
@@ -99,10 +99,14 @@ class Crossing:
 
     def share(self, tensors: list[torch.Tensor], writes: bool) -> None:
         """Move the storages that several of these tensors look at as a whole, once each."""
+        strided = [tensor for tensor in tensors if tensor.layout is torch.strided]
+        pointers = [_storage_of(tensor) for tensor in strided]
+        if len(set(pointers)) == len(pointers):
+            return
         groups: dict[int, list[torch.Tensor]] = {}
-        for tensor in tensors:
-            if tensor.layout is torch.strided and tensor.device.type == self._target_type and tensor.numel():
-                groups.setdefault(_storage_of(tensor), []).append(tensor)
+        for pointer, tensor in zip(pointers, strided, strict=True):
+            if tensor.device.type == self._target_type and tensor.numel():
+                groups.setdefault(pointer, []).append(tensor)
         for key, group in groups.items():
             if len({id(tensor) for tensor in group}) == 1:
                 continue
@@ -127,7 +131,7 @@ class Crossing:
             dtype = dtype_on(self.device.type, value.dtype)
             self.moved += value.numel() * value.element_size()
             if dtype is value.dtype:
-                return _copy_to(value, device=self.device)
+                return tensor_to(value, self.device)
             return _copy_to(_copy_to(value, dtype=dtype), device=self.device)
         if isinstance(value, (list, tuple)):
             return [self.leave(item) for item in value]
@@ -159,6 +163,8 @@ class Crossing:
 
 def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
     """The operator on the CPU: its results on the target, and how many bytes moved."""
+    if plan.kind == FUNCTIONAL and not plan.recorded and not any(type(value) in (list, tuple) for value in args):
+        return _run_functional(plan, args, kwargs, target_type)
     crossing = Crossing(target_type)
     named = dict(zip(plan.arguments, args, strict=False))
     named.update(kwargs)
@@ -182,6 +188,20 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: 
         for source, result in zip(plan.returned, results, strict=True)
     )
     return returned, crossing.moved
+
+
+def _run_functional(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
+    """The same where nothing is written and no argument is a list: most calls, and nothing to keep account of."""
+    crossing = Crossing(target_type)
+    enter = crossing.enter
+    tensors = [value for value in args if isinstance(value, RealTensor)]
+    if len(tensors) > 1:
+        crossing.share(tensors, writes=False)
+    given = [enter(value, "", plan) for value in args]
+    results = plan.operator(*given, **{name: enter(value, name, plan) for name, value in kwargs.items()})
+    if plan.single:
+        return crossing.leave(results), crossing.moved
+    return (tuple(map(crossing.leave, results)) if plan.returned else None), crossing.moved
 
 
 def _tensors_of(named: dict[str, Any], plan: Plan) -> list[torch.Tensor]:

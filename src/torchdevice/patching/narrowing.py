@@ -1,4 +1,4 @@
-"""Requests for a dtype that the target lacks (float64 and complex128 on mps): narrowed, kept on the CPU, or refused.
+"""Requests for a dtype that the target lacks (on mps: float64, complex128, float8): narrowed, kept on the CPU, refused.
 
 torch is asked first, so that nothing is added to a call that works; its refusal of the dtype, and no other error, leads
 here. `TORCHDEVICE_FLOAT64` chooses. Each place in user code is warned of once and counted like a redirection.
@@ -18,12 +18,10 @@ from torchdevice.errors import TorchDeviceWarning
 from torchdevice.events import Redirect, Site
 from torchdevice.patching.callers import user_frame
 from torchdevice.patching.translator import Translator
-from torchdevice.policy.dtypes import dtype_on
+from torchdevice.policy.dtypes import dtype_on, refused_dtype
 
 # torch's own words; the MPS backend raises them as TypeErrors, like errors of the caller that must go through.
-_REFUSALS = re.compile(
-    r"Cannot convert a MPS Tensor to float64 dtype|Trying to convert (Double|ComplexDouble) to the MPS backend"
-)
+_REFUSALS = re.compile(r"Cannot convert a MPS Tensor to float64 dtype|Trying to convert (\w+) to the MPS backend")
 _CPU = RealDevice("cpu")
 _CONVERSIONS = frozenset({"to", "type", "double", "cdouble"})
 
@@ -41,7 +39,9 @@ def narrowed(
     refused = _REFUSALS.search(str(refusal))
     if refused is None or translator.float64 == "error" or not translator.in_force:
         raise refusal
-    wide = torch.complex128 if refused[1] == "ComplexDouble" else torch.float64
+    wide = refused_dtype(refused[1] or "Double")
+    if wide is None:
+        raise refusal
     narrow = dtype_on(translator.host.type, wide)
     if translator.float64 == "cpu":
         note(path, wide, "cpu", translator)

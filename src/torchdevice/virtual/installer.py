@@ -142,11 +142,12 @@ def _check_no_real_device(device: str) -> None:
 
 
 def _denied_dtypes(device: str) -> int:
-    """One bit a ScalarType. The MPS framework has neither float64 nor complex128 (nor quantized types)."""
+    """One bit a ScalarType. The MPS framework has no float64, complex128 or float8 (nor quantized types)."""
     if device != "mps":
         return 0
     double, complex_double = 7, 10
-    return 1 << double | 1 << complex_double
+    float8 = (23, 24, 25, 26, 44)
+    return sum(1 << number for number in (double, complex_double, *float8))
 
 
 def _register(library: Library, device: str, support: Support) -> frozenset[tuple[str, str]]:
