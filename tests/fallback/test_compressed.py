@@ -74,6 +74,13 @@ def test_gradients_reach_dense_operands_values_and_compressed_leaves() -> None:
     for have, want in zip(there, here, strict=True):
         assert (have.device.type, have.layout) == ("mps", want.layout)
         torch.testing.assert_close(have.to("cpu").to_dense(), want.to_dense())
+    for reduce in ("sum", "amax"):  # the kernel asks which gradients will be needed
+        gradients_of_right = []
+        for device in ("mps", "cpu"):
+            right = start["right"].clone().T.contiguous().to(device).requires_grad_()
+            torch.sparse.mm(DENSE.to(device).to_sparse_csr(), right, reduce).square().sum().backward()
+            gradients_of_right.append(right.grad.to("cpu"))
+        torch.testing.assert_close(*gradients_of_right)
     leaf = DENSE.to("mps").to_sparse_csr().requires_grad_()
     for _ in range(2):  # accumulated
         (leaf * 2).to_dense().sum().backward()

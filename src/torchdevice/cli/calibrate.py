@@ -15,8 +15,8 @@ def parser() -> Parser:
     """How long, for what, and where the result goes."""
     parser = Parser(
         "calibrate",
-        "Measure each operator that MLX has a rule for, on MLX and on the CPU, at several sizes, and keep the table:\n"
-        "with TORCHDEVICE_FALLBACK=mlx,cpu an operator that the device lacks then runs where it is faster.",
+        "Measure each operator that MLX has a rule for, on MLX and on the CPU, at several sizes, and keep\n"
+        "the table: with TORCHDEVICE_FALLBACK=mlx,cpu what the device lacks then runs where it is faster.",
         ["torchdevice calibrate", "torchdevice calibrate --search linalg --dry-run --json"],
     )
     parser.add_argument("--search", metavar="TEXT", default="", help="only operators whose name contains this")

@@ -19,8 +19,8 @@ def parser() -> Parser:
     """Filters, and for which device."""
     parser = Parser(
         "ops",
-        "List where each aten operator runs: native (the device's own kernel), guarded (its own kernel, what that\n"
-        "refuses runs elsewhere), mlx or cpu (it lacks the operator), nowhere (operators of other backends).",
+        "List where each aten operator runs: native (the device's own kernel), guarded (its own kernel,\n"
+        "what that refuses runs elsewhere), mlx or cpu (it has none), nowhere (of other backends).",
         ["torchdevice ops --search linalg", "torchdevice ops --target mps --route cpu --json"],
     )
     parser.add_argument("--target", metavar="TYPE", help="a device type; default: the accelerator that is here")

@@ -198,10 +198,19 @@ def _run_functional(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], t
     if len(tensors) > 1:
         crossing.share(tensors, writes=False)
     given = [enter(value, "", plan) for value in args]
+    if any(isinstance(tensor, CompressedTensor) for tensor in tensors):
+        given = [_with_requirement(copy, value) for copy, value in zip(given, args, strict=True)]
     results = plan.operator(*given, **{name: enter(value, name, plan) for name, value in kwargs.items()})
     if plan.single:
         return crossing.leave(results), crossing.moved
     return (tuple(map(crossing.leave, results)) if plan.returned else None), crossing.moved
+
+
+def _with_requirement(copy: Any, value: Any) -> Any:
+    """Kernels of compressed tensors ask whether a gradient will be needed: they give more results then."""
+    if isinstance(value, RealTensor) and value.requires_grad and not copy.requires_grad:
+        return copy.detach().requires_grad_()
+    return copy
 
 
 def _tensors_of(named: dict[str, Any], plan: Plan) -> list[torch.Tensor]:
