@@ -104,6 +104,38 @@ def test_checkpoints_and_arrays() -> None:
     assert (array.dtype, array.device.type) == (torch.float32, "mps")
 
 
+def _arrays_and_checkpoints() -> dict[str, Callable[[], torch.Tensor]]:
+    with torchdevice.suspended():
+        file = io.BytesIO()
+        torch.save(torch.arange(3, dtype=torch.float64), file)
+
+    def load() -> torch.Tensor:
+        file.seek(0)
+        return torch.load(file, map_location="cuda")
+
+    return {
+        "load": load,
+        "from_numpy": lambda: torch.from_numpy(np.arange(3.0)),
+        "tensor": lambda: torch.tensor(np.ones(2)),
+    }
+
+
+@on("mps:real", env={"TORCHDEVICE_FLOAT64": "cpu"})
+def test_arrays_and_checkpoints_kept_on_the_cpu() -> None:
+    warnings.simplefilter("ignore")
+    torchdevice.activate()
+    for name, ask in _arrays_and_checkpoints().items():
+        assert (ask().dtype, ask().device.type) == (torch.float64, "cpu"), name
+
+
+@on("mps:real", env={"TORCHDEVICE_FLOAT64": "error"})
+def test_arrays_and_checkpoints_refused() -> None:
+    torchdevice.activate()
+    for ask in _arrays_and_checkpoints().values():
+        with pytest.raises(TypeError, match="float64"):
+            ask()
+
+
 FLOAT8 = [dtype for name, dtype in vars(torch).items() if name.startswith("float8_")]
 
 

@@ -23,7 +23,16 @@ DEVICES = {"mps": mps, "cuda": cuda, "xpu": xpu}
 MAX_COUNT = 64
 # Operators with a kernel of their own in native.cpp on every device, and on the GPU types.
 NATIVE = frozenset(
-    {"empty.memory_format", "empty_strided", "copy_", "as_strided", "view", "_reshape_alias", "unfold"}
+    {
+        "empty.memory_format",
+        "empty_strided",
+        "copy_",
+        "_copy_from_and_resize",
+        "as_strided",
+        "view",
+        "_reshape_alias",
+        "unfold",
+    }
     | {"set_.source_Storage_storage_offset", "set_.source_Storage", "set_.source_Tensor", "set_"}
     | {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "record_stream"}
     | {"_fused_sdp_choice", "scaled_dot_product_attention", "_scaled_dot_product_attention_math_for_mps"}
