@@ -31,6 +31,7 @@ RealGenerator = torch.Generator
 RealTensor = torch.Tensor
 RealStream = torch.Stream
 RealEvent = torch.Event
+tensor_to = torch.Tensor.to  # the C method: half the cost of the operator behind it
 
 TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
@@ -419,6 +420,61 @@ def find_operator(name: str) -> Any:
 def schema_of(operator: Any) -> Any:
     """The schema of an operator object. Expiry: a public attribute."""
     return operator._schema
+
+
+def name_of(operator: Any) -> str:
+    """`aten::add.Tensor` of an operator object, as `find_operator` takes it. Expiry: a public attribute."""
+    overload = operator._schema.overload_name
+    return str(operator._schema.name) + (f".{overload}" if overload else "")
+
+
+def out_form(name: str) -> str | None:
+    """The overload with out= of a functional or in-place operator: the same arguments, and results to write to.
+
+    Expiry: public access to operator schemas.
+    """
+    space, _, rest = name.partition("::")
+    base = rest.partition(".")[0]
+    schemas = torch._C._jit_get_schemas_for_operator(f"{space}::{base}")
+    own = torch._C._jit_get_schemas_for_operator(f"{space}::{base.removesuffix('_')}")
+    operator = find_operator(name)
+    if operator is None:
+        return None
+    wanted = [argument.name for argument in operator._schema.arguments]
+    for schema in (*schemas, *own):
+        plain = [argument.name for argument in schema.arguments if not argument.is_out]
+        if plain == wanted and len(plain) < len(schema.arguments):
+            return f"{schema.name}.{schema.overload_name}"
+    return None
+
+
+# For tensor classes whose results are plain tensors. Expiry: a public name for it.
+no_torch_function = torch._C._disabled_torch_function_impl
+
+
+def tensor_without_memory(kind: type, like: torch.Tensor, device: Any) -> Any:
+    """A tensor of the class `kind`, with size, dtype and layout of `like`, that says it is on `device`.
+
+    The class answers for it in `__torch_dispatch__`. Expiry: a public constructor of such classes.
+    """
+    return torch.Tensor._make_wrapper_subclass(
+        kind, like.size(), dtype=like.dtype, layout=like.layout, device=device, dispatch_layout=True
+    )
+
+
+def constructs_compressed(device_type: str) -> bool:
+    """Whether torch itself constructs a CSR tensor on a device type: its list is in compiled code.
+
+    Expiry: such tensors on every backend (MPS has none in torch 2.13).
+    """
+    index = torch.ops.aten.zeros.default([1], dtype=torch.int64, device=RealDevice(device_type))
+    try:
+        torch.ops.aten._sparse_compressed_tensor_unsafe.default(
+            index, index[:0], index[:0], [0, 0], dtype=torch.int64, layout=torch.sparse_csr, device=index.device
+        )
+    except NotImplementedError:
+        return False
+    return True
 
 
 class Registrations:

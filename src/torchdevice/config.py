@@ -7,8 +7,10 @@ on lives in `session`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torchdevice.errors import ConfigError, explain_error
@@ -130,6 +132,15 @@ def _flag(variable: str, given: str) -> bool:
             f"{variable}={given!r} was asked for", "it is a switch, so nothing was changed", f"set {variable} to 0 or 1"
         )
     )
+
+
+def cache_folder() -> Path:
+    """TORCHDEVICE_CACHE, or the place where this platform keeps what can be made again."""
+    if chosen := os.environ.get("TORCHDEVICE_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "torchdevice"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchdevice"
 
 
 def switched_on(variable: str, environ: Mapping[str, str] | None = None) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -113,29 +115,52 @@ def test_factories_and_generators() -> None:
 
 @on("mps:real")
 def test_what_users_miss_most() -> None:
-    """Values against the CPU, on the right device, with gradients."""
+    """Values against the CPU, on the right device, with gradients; the report has a line for each."""
+    warnings.simplefilter("ignore")
     _activate()
     torch.manual_seed(0)
     logits = torch.randn(6, 2, 5)
     targets, lengths, sizes = torch.tensor([[1, 2], [3, 1]]), torch.tensor([6, 5]), torch.tensor([2, 2])
-    volume = torch.randn(1, 2, 5, 6, 7)
-    tall, right = torch.randn(5, 3), torch.randn(5, 2)
-    cases = {
+    volume, image = torch.randn(1, 2, 5, 6, 7), torch.randn(1, 2, 5, 7)
+    tall, right, square = torch.randn(5, 3), torch.randn(5, 2), torch.randn(4, 4)
+    functional = nn.functional
+    # What to start from, what to do with it on a device, and the operator that falls back in it.
+    cases: dict[str, tuple[torch.Tensor, Callable[[torch.Tensor, str], torch.Tensor], str]] = {
+        "eigh": (square, lambda x, d: torch.linalg.eigh(x + x.mT).eigenvalues, "_linalg_eigh"),
+        "lstsq": (tall, lambda x, d: torch.linalg.lstsq(x, right.to(d)).solution, "linalg_lstsq.out"),
         "ctc_loss": (
             logits,
-            lambda x, d: nn.functional.ctc_loss(x.log_softmax(2), targets.to(d), lengths, sizes),
+            lambda x, d: functional.ctc_loss(x.log_softmax(2), targets.to(d), lengths, sizes),
+            "_ctc_loss",
         ),
-        "adaptive_max_pool3d": (volume, lambda x, d: nn.functional.adaptive_max_pool3d(x, (2, 4, 3))),
-        "adaptive_avg_pool3d": (volume, lambda x, d: nn.functional.adaptive_avg_pool3d(x, (2, 4, 3))),
-        "lstsq": (tall, lambda x, d: torch.linalg.lstsq(x, right.to(d)).solution),
-        "take": (tall, lambda x, d: x.take(torch.tensor([0, 3], device=d))),
-        "mode": (tall, lambda x, d: x.mode(0).values),
-        "svd": (tall, lambda x, d: torch.linalg.svd(x, full_matrices=False).S),
-        "interpolate": (volume, lambda x, d: nn.functional.interpolate(x, scale_factor=2.0)),
-        "pdist": (tall, lambda x, d: nn.functional.pdist(x)),
-        "matrix_exp": (tall[:3], lambda x, d: torch.linalg.matrix_exp(x)),
+        "adaptive pool, average, 2": (image, lambda x, d: functional.adaptive_avg_pool2d(x, (2, 3)), ""),
+        "adaptive pool, average, 3": (
+            volume,
+            lambda x, d: functional.adaptive_avg_pool3d(x, (2, 4, 3)),
+            "_adaptive_avg_pool3d",
+        ),
+        "adaptive pool, maximum, 2": (image, lambda x, d: functional.adaptive_max_pool2d(x, (2, 3)), ""),
+        "adaptive pool, maximum, 3": (
+            volume,
+            lambda x, d: functional.adaptive_max_pool3d(x, (2, 4, 3)),
+            "adaptive_max_pool3d",
+        ),
+        "mode": (tall, lambda x, d: x.mode(0).values, "mode"),
+        "take": (tall, lambda x, d: x.take(torch.tensor([0, 3], device=d)), "take"),
+        "put_": (
+            tall,
+            lambda x, d: (x * 1).put_(torch.tensor([1, 4], device=d), torch.tensor([7.0, 8.0], device=d)),
+            "put_",
+        ),
+        "logspace": (tall, lambda x, d: x.sum() * torch.logspace(0, 2, 3, device=d), "logspace.out"),
+        "sparse CSR mm": (tall, lambda x, d: square[:, :2].T.to(d).to_sparse_csr() @ x[:4], "mm"),
+        "sparse CSR": (square, lambda x, d: x.to_sparse_csr() @ right[:4].to(d), "_to_sparse_csr"),
+        "svd": (tall, lambda x, d: torch.linalg.svd(x, full_matrices=False).S, ""),
+        "interpolate": (volume, lambda x, d: functional.interpolate(x, scale_factor=2.0), ""),
+        "pdist": (tall, lambda x, d: functional.pdist(x), "_pdist_forward"),
+        "matrix_exp": (tall[:3], lambda x, d: torch.linalg.matrix_exp(x), "linalg_matrix_exp"),
     }
-    for name, (value, function) in cases.items():
+    for name, (value, function, operator) in cases.items():
         results = []
         for device in ("cpu", "mps"):
             x = value.detach().clone().to(device).requires_grad_()
@@ -144,31 +169,35 @@ def test_what_users_miss_most() -> None:
             assert result.device.type == x.grad.device.type == device, name
             results.append((result.detach().to("cpu"), x.grad.to("cpu")))
         torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4, msg=name)
+        if operator:
+            lines = range(function.__code__.co_firstlineno, function.__code__.co_firstlineno + 2)
+            rows = [row for row in torchdevice.report().fallbacks if row.operator == f"aten::{operator}"]
+            assert any(row.site.file == __file__ and row.site.line in lines for row in rows), (name, rows)
+    text = str(torchdevice.report())
+    assert all(f"aten::{operator}" in text for _, _, operator in cases.values() if operator)
 
 
 @on("mps:real")
 def test_packed_sequences_stay_packed() -> None:
     _activate()
     torch.manual_seed(0)
-    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(4, 2, 3), torch.tensor([4, 2]))
-    layer = nn.GRU(3, 5)
-    expected, _ = layer(packed)
-    result, hidden = layer.to("mps")(packed.to("mps"))
-    assert isinstance(result, nn.utils.rnn.PackedSequence)
-    assert result.data.device.type == hidden.device.type == "mps"
-    torch.testing.assert_close(result.data.detach().to("cpu"), expected.data.detach())
-
-
-@on("mps:real")
-def test_sparse_products() -> None:
-    _activate()
-    dense, right = torch.tensor([[0.0, 2.0], [3.0, 0.0]]), torch.randn(2, 3)
-    there = dense.to("mps")
-    # Compressed layouts cannot exist on mps: they stay on the CPU, and what is dense comes back.
-    for layout in (there.to_sparse(), there.to_sparse_csr(), there.to_sparse_csc()):
-        product = layout @ right.to("mps")
-        assert product.device.type == "mps"
-        torch.testing.assert_close(product.to("cpu"), dense @ right)
+    start = torch.randn(4, 2, 3)
+    for kind in (nn.RNN, nn.GRU, nn.LSTM):
+        found = []
+        layer = kind(3, 5)
+        for device in ("cpu", "mps"):
+            layer = layer.to(device)
+            layer.zero_grad()
+            x = start.clone().to(device).requires_grad_()
+            packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 2]))
+            result, _ = layer(packed)
+            assert isinstance(result, nn.utils.rnn.PackedSequence)
+            padded, sizes = nn.utils.rnn.pad_packed_sequence(result)
+            padded.square().sum().backward()
+            assert result.data.device.type == x.grad.device.type == layer.weight_hh_l0.grad.device.type == device
+            assert sizes.tolist() == [4, 2]
+            found.append([t.detach().to("cpu") for t in (padded, x.grad, layer.weight_hh_l0.grad)])
+        torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
 
 
 @on("mps:real")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchdevice
 from tests.virtual.harness import on
@@ -103,43 +104,101 @@ def test_checkpoints_and_arrays() -> None:
     assert (array.dtype, array.device.type) == (torch.float32, "mps")
 
 
-@on("mps:real")
-def test_compressed_tensors_stay_on_the_cpu_and_products_come_back() -> None:
+def _arrays_and_checkpoints() -> dict[str, Callable[[], torch.Tensor]]:
+    with torchdevice.suspended():
+        file = io.BytesIO()
+        torch.save(torch.arange(3, dtype=torch.float64), file)
+
+    def load() -> torch.Tensor:
+        file.seek(0)
+        return torch.load(file, map_location="cuda")
+
+    return {
+        "load": load,
+        "from_numpy": lambda: torch.from_numpy(np.arange(3.0)),
+        "tensor": lambda: torch.tensor(np.ones(2)),
+    }
+
+
+@on("mps:real", env={"TORCHDEVICE_FLOAT64": "cpu"})
+def test_arrays_and_checkpoints_kept_on_the_cpu() -> None:
     warnings.simplefilter("ignore")
+    torchdevice.activate()
+    for name, ask in _arrays_and_checkpoints().items():
+        assert (ask().dtype, ask().device.type) == (torch.float64, "cpu"), name
+
+
+@on("mps:real", env={"TORCHDEVICE_FLOAT64": "error"})
+def test_arrays_and_checkpoints_refused() -> None:
+    torchdevice.activate()
+    for ask in _arrays_and_checkpoints().values():
+        with pytest.raises(TypeError, match="float64"):
+            ask()
+
+
+FLOAT8 = [dtype for name, dtype in vars(torch).items() if name.startswith("float8_")]
+
+
+@on("mps:real")
+def test_float8_becomes_float16() -> None:
+    """Values of 8 bits fit: models that are published in them load."""
     torchdevice.activate(policy="portable")
-    dense = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
-    moved = dense.to_sparse_csr().to("cuda")
-    parts = (torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([2.0, 3.0]))
-    made = torch.sparse_csr_tensor(*(part.to("mps") for part in parts), size=(2, 2), device="cuda")
-    right = torch.randn(2, 3)
-    for compressed in (moved, made):
-        product = compressed @ right.to("mps")
-        assert product.device.type == "mps"
-        torch.testing.assert_close(product.to("cpu"), dense @ right)
+    assert len(FLOAT8) >= 4
+    ways: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+        lambda small: small.to("mps"),
+        lambda small: torch.ones(2, device="mps").to(small.dtype),
+        lambda small: torch.zeros(2, dtype=small.dtype, device="mps"),
+        lambda small: small.cuda(),
+    )
+    for dtype in FLOAT8:
+        for ask in ways:
+            with pytest.warns(torchdevice.TorchDeviceWarning, match=str(dtype).removeprefix("torch.")):
+                result = ask(torch.tensor([0.5, 2.0]).to(dtype))
+            assert (result.dtype, result.device.type) == (torch.float16, "mps"), dtype
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.tensor([0.5, 2.0]).to(torch.float8_e4m3fn).to("mps").tolist() == [0.5, 2.0]
+
+
+@on("mps:real", env={"TORCHDEVICE_FLOAT64": "error"})
+def test_float8_is_refused_on_demand() -> None:
+    torchdevice.activate(policy="portable")
+    with pytest.raises(TypeError, match="Trying to convert Float8_e4m3fn to the MPS backend"):
+        torch.zeros(2).to(torch.float8_e4m3fn).to("mps")
 
 
 @on("mps:real")
 def test_copies_to_mps_wait() -> None:
     torchdevice.activate(policy="portable")
-    asked = []
-    original = torchdevice.original("torch.Tensor.to")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        x = torch.ones(2)
-        for move in (
-            lambda: x.to("mps", non_blocking=True),
-            lambda: x.to("mps", torch.float16, True),
-            lambda: x.cuda(non_blocking=True),
-        ):
-            from torch.utils._python_dispatch import TorchDispatchMode
+    asked: list[bool] = []
 
-            class Watch(TorchDispatchMode):
-                def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-                    if function is torch.ops.aten._to_copy.default:
-                        asked.append((kwargs or {}).get("non_blocking", False))
-                    return function(*args, **(kwargs or {}))
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if function is torch.ops.aten._to_copy.default:
+                asked.append(kwargs.get("non_blocking", False))
+            if function is torch.ops.aten.copy_.default:
+                asked.append(args[2] if len(args) > 2 else False)
+            return function(*args, **kwargs)
 
-            with Watch():
-                assert move().device.type == "mps"
-    assert asked == [False] * 3
-    assert original is not torch.Tensor.to
+    x, there, layer = torch.ones(2), torch.zeros(2, device="mps"), nn.Linear(2, 2, bias=False)
+    ways: dict[str, Callable[[], Any]] = {
+        "to": lambda: x.to("mps", non_blocking=True),
+        "to, by position": lambda: x.to("mps", torch.float16, True),
+        "to, by device": lambda: x.to(device="mps", non_blocking=True, copy=True),
+        "to another": lambda: x.to(there, non_blocking=True),
+        "cuda": lambda: x.cuda(non_blocking=True),
+        "copy_": lambda: there.copy_(x, non_blocking=True),
+        "copy_, by position": lambda: there.copy_(x, True),
+        "module": lambda: layer.to("mps", non_blocking=True).weight,
+    }
+    for name, move in ways.items():
+        asked.clear()
+        with Watch():
+            assert move().device.type == "mps", name
+        assert asked == [False], name
+    assert there.tolist() == [1.0, 1.0]
+    asked.clear()
+    with Watch():  # the other way is the caller's business
+        x.copy_(there, non_blocking=True)
+    assert asked == [True]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import torchdevice
+import torchdevice.virtual
 from tests.virtual.harness import on
 from torchdevice import fallback
 
@@ -26,20 +27,43 @@ def test_every_operator_has_its_place() -> None:
 
 
 @on("mps:real", env={"TORCHDEVICE_FALLBACK": "mlx,cpu"})
-def test_mlx_is_asked_first_where_it_pays() -> None:
-    from torchdevice.fallback.mlx import executor
+def test_mlx_is_asked_first_where_the_table_says_that_it_pays() -> None:
+    from torchdevice.fallback.mlx import costs
 
-    if not executor.installed():
-        return
-    torchdevice.activate(policy="portable")
     x = torch.arange(6.0, device="mps").reshape(2, 3)
     index = torch.tensor([4, 1], device="mps")
-    assert x.take(index).tolist() == [4.0, 1.0]
-    executor.PAYS_FROM["cpu"]["movement"] = 0
-    assert x.take(index).tolist() == [4.0, 1.0]
-    ran = {record.executor: record.reason for record in fallback.totals()}
-    assert set(ran) == {"cpu", "mlx"}
-    assert "mlx: the CPU is faster" in ran["cpu"]
+    for least, executor in ((None, "cpu"), (0, "mlx"), (1000, "cpu")):
+        table = costs.Costs(by_operator={"aten::take": least})
+        costs.costs.cache_clear()
+        costs.read_costs = lambda *_, table=table: table
+        torchdevice.activate(policy="portable")
+        fallback.clear()
+        assert x.take(index).tolist() == [4.0, 1.0]
+        ((record, _),) = fallback.totals().items()
+        assert record.executor == executor
+        assert ("mlx: the CPU is faster" in record.reason) == (executor == "cpu")
+        torchdevice.deactivate()
+
+
+def test_another_target_is_read_from_torchs_list() -> None:
+    matrix = fallback.matrix("mps")
+    expected = {"aten::add.Tensor": "native", "aten::mode": "cpu", "aten::avg_pool2d": "guarded"}
+    assert {name: matrix.rows[name] for name in expected} == expected
+    assert "native_functions.yaml" in matrix.source
+    assert set(matrix.select("mode", "cpu").rows) <= set(matrix.select("mode").rows) < set(matrix.rows)
+    assert set(fallback.matrix("cpu").rows.values()) == {"native", "nowhere"}
+    with pytest.raises(torchdevice.ConfigError, match="not built for it"):
+        fallback.matrix("xpu")
+
+
+@on("", env={"TORCHDEVICE_FALLBACK": "mlx,cpu"})
+def test_what_is_expected_of_a_mac_is_what_a_session_does() -> None:
+    expected = fallback.matrix("mps").rows
+    torchdevice.virtual.install("mps", support="real")
+    torchdevice.activate(policy="portable")
+    running = fallback.matrix().rows
+    different = {name for name in running if running[name] != expected[name]}
+    assert len(different) < 25, different  # the virtual device has a few kernels more and a few less than Metal
 
 
 def test_without_a_target_it_says_what_to_do() -> None:

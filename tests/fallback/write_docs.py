@@ -41,13 +41,13 @@ for record, figures in torchdevice.fallback.totals().items():
 | | `cpu` | the CPU |
 | | `mlx,cpu` | MLX where a rule is exact and it pays, else the CPU ([the rules](mlx.md)) |
 | | `off` | raise `FallbackRefused` (a `NotImplementedError`), which names operator, dtype and line |
-| `TORCHDEVICE_FLOAT64` | `downcast` (default) | float64 becomes float32, complex128 becomes complex64; one warning a place |
+| `TORCHDEVICE_FLOAT64` | `downcast` (default) | float64 becomes float32, complex128 complex64, float8 float16; one warning a place |
 | | `cpu` | such tensors stay on the CPU |
 | | `error` | torch's own `TypeError` |
 
 float64 is met at factories, `.to`, `.double()`, `.type`, `.cuda()`, `from_numpy`, DataLoader batches, `torch.load`,
 `Module.double`/`.to` and `softmax(dtype=)`. Copies to MPS with `non_blocking=True` wait, because they can hand out memory too
-early there; this holds for `.to` and `.cuda`, not for `copy_`.
+early there: `.to`, `.cuda`, `Module.to`, `copy_`.
 
 ## How it works
 - **What is missing** is read from the dispatcher when a session starts: registered kernels, not trial. Each gap gets a
@@ -58,11 +58,14 @@ early there; this holds for `.to` and `.cuda`, not for `copy_`.
   words, never a general `RuntimeError`, `ValueError` or out-of-memory) leads to the chain and is remembered. A guarded
   call costs a few microseconds, so only these have one: {guarded}. `torchdevice.fallback.guard("aten::linear")` adds one.
   Without a guard because they are called at every step: {exempt}.
-- **Compressed sparse tensors** (CSR, CSC, BSR, BSC) cannot exist on `mps` in torch: they stay on the CPU, and products with
-  tensors of the accelerator come back to it.
+- **Compressed sparse tensors** (CSR, CSC, BSR, BSC): torch 2.13 refuses to construct one on `mps`. Here
+  `x.to_sparse_csr()`, `torch.sparse_csr_tensor(…, device="mps")` and `csr.to("mps")` give a tensor of a class of ours with that device,
+  layout and gradients; its parts are in CPU memory and each operator on it is a fallback. `values()` is a copy there: a write
+  to it does not reach the tensor. A checkpoint holds it as a plain CPU tensor.
 
 ## The matrix
-`torchdevice.fallback.matrix()` has every aten operator; for torch {version} on `mps` (as `support="real"` reads it), with `mlx,cpu`:
+`torchdevice.fallback.matrix()` has every aten operator, and so has the command `torchdevice ops [--target mps] [--search TEXT]
+[--route native|guarded|mlx|cpu] [--json]`; for a device that is not here it is read from torch's own list of kernels. For torch {version} on `mps` (as `support="real"` reads it), with `mlx,cpu`:
 
 | where | operators |
 | --- | --- |
@@ -78,12 +81,12 @@ a Mac refuses, forward and gradient, against the CPU. Figures of torch 2.13:
 
 {figures}
 
-What does not pass: results that are compressed sparse tensors are on the CPU (`sparse.sampled_addmm`, gradients of
-`sparse.mm(reduce=)`; their values are right); one sample of `float_power` has no gradient; integer `linear` has no guard.
+What does not pass: integer `linear`, 18 samples of int64. The Metal kernel refuses integers, and a guard would add microseconds
+to every `linear` of every model (the dispatcher cannot choose by dtype, and a guard is Python): `torchdevice.fallback.guard("aten::linear")`
+switches it on for programs that need it.
 
 ## Cost
-`python benchmarks/fallback.py`, one run on two shared CPU cores, one thread. On a virtual device torch's own fallback moves no
-bytes (it computes in place), so its column is a lower bound that no real device reaches.
+{cost_note}
 
 {benchmark}
 """
@@ -96,9 +99,11 @@ flag, an empty tensor, two dtypes in one call), and the CPU takes over; the reas
 
 Every rule is verified: the aten calls that OpInfo samples make are made again on MLX and compared (`tests/fallback/test_mlx.py`).
 
-When it pays is a table, `PAYS_FROM` in `torchdevice/fallback/mlx/executor.py`: elements from which MLX is used, by MLX's own device.
-With MLX on the CPU it never is: the same cores, and a crossing on top. With MLX on a GPU only large products are, the one kind
-where it cannot be doubted; the other kinds wait for figures from a Mac.
+When it pays is a table: the number of elements from which MLX is used. The shipped one is careful: with MLX on the CPU nothing
+(the same cores, and a crossing on top), with MLX on a GPU large products only. `torchdevice calibrate` measures every rule against the
+CPU at up to five sizes on your machine, crossings included, and keeps its table in the cache (`--dry-run`, `--reset`, `--json`, `--search TEXT`). An
+operator then runs on MLX from the smallest size at which MLX took at most 0.9 of the CPU's time there and at every larger one;
+a table of another torch, MLX or device does not count. An operator that never pays is not asked for, so `mlx,cpu` costs what `cpu` costs.
 
 {count} rules:
 
@@ -106,6 +111,11 @@ where it cannot be doubted; the other kinds wait for figures from a Mac.
 | --- | --- | --- |
 {rows}
 """
+
+COST_NOTE = """`python benchmarks/fallback.py`, two shared CPU cores, one thread, the best of interleaved rounds. torch's column is its own C++ fallback
+with its copies, on the virtual device: there a copy is a few hundred nanoseconds, on a Mac it waits for the GPU, and waiting is
+what both columns would be made of. The last column is asking MLX first, with the shipped table, against the CPU alone. The machine was busy:
+the native rows, where all do the same, and a ratio of 1.32 for an operator without an MLX rule show how far a figure can be off."""
 
 SHORT = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.complex64: "c64", torch.bool: "bool"}
 
@@ -118,7 +128,8 @@ def kept(path: Path, heading: str) -> str:
     """The lines of a section that other programs measured, as they stand."""
     text = path.read_text() if path.exists() else ""
     rest = text.partition(heading)[2].partition("\n## ")[0]
-    return "\n".join(line for line in rest.splitlines() if line.startswith(("|", "Beyond"))).strip()
+    rows = [line for line in rest.splitlines() if line.startswith("|")]
+    return "\n".join([*rows, "", *(line for line in rest.splitlines() if line.startswith("Beyond"))]).strip()
 
 
 def main() -> None:
@@ -140,6 +151,7 @@ def main() -> None:
             elsewhere=names(name for name, where in matrix.rows.items() if where == "cpu"),
             figures=figures,
             benchmark=benchmark,
+            cost_note=COST_NOTE,
         )
     )
     kinds: dict[tuple[str, str], list[str]] = {}

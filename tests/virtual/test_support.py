@@ -50,6 +50,9 @@ def test_the_fallback_runs_and_warns_once() -> None:
         for _ in range(2):
             assert torch.linalg.eig(x).eigenvalues.device.type == "mps"
             x.mode()
+            assert torch.logspace(0, 1, 2, device="mps").tolist() == [1.0, 10.0]  # an out= form inside
+            out = torch.empty(0, device="mps")
+            assert torch.take(x, torch.tensor([0], device="mps"), out=out).tolist() == [x[0, 0].item()]
     assert len([w for w in caught if "will fall back to run on the CPU" in str(w.message)]) == 1
 
 

@@ -21,6 +21,8 @@ COMMANDS = {
     "doctor": "check this installation; every problem comes with its fix",
     "scan": "find what binds a source tree to CUDA, without running it",
     "virtual": "build, show or remove the library behind virtual devices",
+    "ops": "where each operator runs here, or on another device: native, guarded, mlx or cpu",
+    "calibrate": "measure MLX against the CPU, so that fallbacks run where they are faster",
     "bench": "measure what TorchDevice costs on this machine",
     "env": "facts to paste into a bug report",
 }
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # arrows and check marks must not end a command on an old console
             stream.reconfigure(errors="replace")
     if not words or words[0] in ("-h", "--help"):
-        listed = "\n".join(f"  {name:<9}{about}" for name, about in COMMANDS.items())
+        listed = "\n".join(f"  {name:<11}{about}" for name, about in COMMANDS.items())
         (sys.stdout if words else sys.stderr).write(HELP.format(commands=listed))
         return 0 if words else 2
     if words[0] in ("-V", "--version"):

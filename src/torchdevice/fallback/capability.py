@@ -7,7 +7,7 @@ is missing: registrations are what counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from torchdevice import compat
@@ -15,9 +15,18 @@ from torchdevice import compat
 # The layouts of tensors that a backend has keys for; each name completes a key: MPS, SparseMPS, …
 LAYOUTS = ("", "Sparse", "SparseCsr")
 _COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
-_DENSE_COMPOSITES = (*_COMPOSITES, "CompositeExplicitAutogradNonFunctional")
+# Of a dense operator that is made from its form with out=: there if that form is.
+_BY_OUT_FORM = "CompositeExplicitAutogradNonFunctional"
 
-_KEYS = {"mps": "MPS", "cuda": "CUDA", "xpu": "XPU", "hpu": "HPU", "mtia": "MTIA", "privateuseone": "PrivateUse1"}
+_KEYS = {
+    "cpu": "CPU",
+    "mps": "MPS",
+    "cuda": "CUDA",
+    "xpu": "XPU",
+    "hpu": "HPU",
+    "mtia": "MTIA",
+    "privateuseone": "PrivateUse1",
+}
 
 # torch registers these for the backend only to send them to the CPU (MPSFallback.mm). Nobody is told, and a kernel in
 # that place keeps a composite from its parts, which have gradients: they are taken apart again, and reported.
@@ -37,20 +46,32 @@ def backend_key(device_type: str) -> str:
     return _KEYS.get(device_type, "PrivateUse1")
 
 
-def gaps(device_type: str, refused: Collection[tuple[str, str]] = ()) -> Iterator[Gap]:
+def gaps(
+    device_type: str,
+    refused: Collection[tuple[str, str]] = (),
+    registered: Callable[[str], Iterable[str]] = compat.kernels_under,
+) -> Iterator[Gap]:
     """What the CPU has a kernel for and the target has not.
 
     `refused` are pairs of (operator, layout) with a kernel that only refuses: a virtual device registers such ones.
+    `registered` gives the operators under a key, where another source than the dispatcher knows them.
     """
     backend = backend_key(device_type)
     refusing = frozenset(refused)
     for layout in LAYOUTS:
-        composites = _COMPOSITES if layout else _DENSE_COMPOSITES
         key = f"{layout}{backend}"
-        there = frozenset(compat.kernels_under(key))
+        there = frozenset(registered(key))
         for name in sorted(compat.kernels_under(f"{layout}CPU")):
             if not name.startswith("aten::"):
                 continue
-            absent = name not in there and not any(compat.has_kernel(name, composite) for composite in composites)
-            if absent or (name, layout) in refusing:
+            if (name, layout) in refusing or not (name in there or _composed(name, there, not layout)):
                 yield Gap(name, key)
+
+
+def _composed(name: str, there: Collection[str], dense: bool) -> bool:
+    if any(compat.has_kernel(name, composite) for composite in _COMPOSITES):
+        return True
+    if not dense or not compat.has_kernel(name, _BY_OUT_FORM):
+        return False
+    form = compat.out_form(name)
+    return form is None or form in there or any(compat.has_kernel(form, composite) for composite in _COMPOSITES)

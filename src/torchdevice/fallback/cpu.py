@@ -11,8 +11,10 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.compat import RealDevice, RealGenerator, RealTensor
-from torchdevice.fallback.schema import Plan
+from torchdevice.compat import RealDevice, RealGenerator, RealTensor, tensor_to
+from torchdevice.fallback import compressed
+from torchdevice.fallback.compressed import CompressedTensor
+from torchdevice.fallback.schema import FUNCTIONAL, Plan
 from torchdevice.policy.dtypes import dtype_on
 
 CPU = RealDevice("cpu")
@@ -50,10 +52,10 @@ class Crossing:
                 self._tensor(item, name in plan.outs) if isinstance(item, RealTensor) else item for item in value
             ]
         elif isinstance(value, RealDevice):
-            if value.type != self._target_type:
-                return value
-            self.device = self.device or value
-            return CPU
+            # What the caller names is where results go, also when it is not the target.
+            if self.device is None or value.type != self.device.type or value.index is not None:
+                self.device = value
+            return CPU if value.type == self._target_type else value
         elif isinstance(value, RealGenerator):
             return value if value.device.type == "cpu" else compat.cpu_copy_of_generator(value)
         else:
@@ -65,7 +67,7 @@ class Crossing:
     def _tensor(self, tensor: torch.Tensor, is_out: bool) -> torch.Tensor:
         if tensor.device.type != self._target_type:
             return tensor
-        if self.device is None or self.device.index is None:
+        if self.device is None or (self.device.index is None and self.device.type == self._target_type):
             self.device = tensor.device
         known = self._by_identity.get(id(tensor))
         if known is not None and not is_out:
@@ -84,21 +86,27 @@ class Crossing:
             empty = _empty([0], dtype=tensor.dtype, device=CPU)
             return _set_storage(empty, shared, tensor.storage_offset(), tensor.size(), tensor.stride())
         self.moved += tensor.numel() * tensor.element_size()
-        entered = _copy_to(tensor, device=CPU)
+        entered = tensor_to(tensor, CPU)
         if entered.stride() == tensor.stride() or tensor.numel() < 2:
             return entered
         return _restrided(entered, tensor)
 
     def _sparse(self, tensor: torch.Tensor) -> torch.Tensor:
+        if isinstance(tensor, CompressedTensor):
+            return tensor.held
         self.moved += sparse_bytes(tensor)
         return move_sparse(tensor, CPU)
 
     def share(self, tensors: list[torch.Tensor], writes: bool) -> None:
         """Move the storages that several of these tensors look at as a whole, once each."""
+        strided = [tensor for tensor in tensors if tensor.layout is torch.strided]
+        pointers = [_storage_of(tensor) for tensor in strided]
+        if len(set(pointers)) == len(pointers):
+            return
         groups: dict[int, list[torch.Tensor]] = {}
-        for tensor in tensors:
-            if tensor.layout is torch.strided and tensor.device.type == self._target_type:
-                groups.setdefault(_storage_of(tensor), []).append(tensor)
+        for pointer, tensor in zip(pointers, strided, strict=True):
+            if tensor.device.type == self._target_type and tensor.numel():
+                groups.setdefault(pointer, []).append(tensor)
         for key, group in groups.items():
             if len({id(tensor) for tensor in group}) == 1:
                 continue
@@ -114,15 +122,16 @@ class Crossing:
     def leave(self, value: Any) -> Any:
         """A result as the caller expects it: on the target."""
         if isinstance(value, RealTensor):
-            if self.device is None:
+            if self.device is None or value.device.type == self.device.type:
                 return value
             if value.layout is not torch.strided:
-                self.moved += sparse_bytes(value)
-                return move_sparse(value, self.device)
+                there = move_sparse(value, self.device)
+                self.moved += 0 if isinstance(there, CompressedTensor) else sparse_bytes(value)
+                return there
             dtype = dtype_on(self.device.type, value.dtype)
             self.moved += value.numel() * value.element_size()
             if dtype is value.dtype:
-                return _copy_to(value, device=self.device)
+                return tensor_to(value, self.device)
             return _copy_to(_copy_to(value, dtype=dtype), device=self.device)
         if isinstance(value, (list, tuple)):
             return [self.leave(item) for item in value]
@@ -141,8 +150,8 @@ class Crossing:
                     self._write(one, its_copy)
 
     def _write(self, original: torch.Tensor, changed: torch.Tensor) -> None:
-        if original is changed:  # it was on the CPU all along
-            return
+        if original is changed or (isinstance(original, CompressedTensor) and original.held is changed):
+            return  # it was on the CPU all along
         if original.layout is not torch.strided:
             _copy_into(original, self.leave(changed))
             return
@@ -154,18 +163,20 @@ class Crossing:
 
 def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
     """The operator on the CPU: its results on the target, and how many bytes moved."""
+    if plan.kind == FUNCTIONAL and not plan.recorded and not any(type(value) in (list, tuple) for value in args):
+        return _run_functional(plan, args, kwargs, target_type)
     crossing = Crossing(target_type)
     named = dict(zip(plan.arguments, args, strict=False))
     named.update(kwargs)
     tensors = _tensors_of(named, plan)
-    if len(tensors) > 1:
+    if len(tensors) > 1 and not plan.recorded:
         crossing.share(tensors, bool(plan.written))
     given = {name: crossing.enter(value, name, plan) for name, value in named.items()}
     results = plan.operator(*[given[name] for name in plan.arguments[: len(args)]], **{k: given[k] for k in kwargs})
     for name in (*plan.written, *plan.outs):
         if name in named:
             crossing.write_back(name, named[name])
-    if plan.viewed is not None:
+    if plan.viewed is not None and not isinstance(named[plan.viewed], CompressedTensor):
         return _as_views(results, named[plan.viewed], given[plan.viewed]), crossing.moved
     if plan.single:
         source = plan.returned[0]
@@ -177,6 +188,29 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: 
         for source, result in zip(plan.returned, results, strict=True)
     )
     return returned, crossing.moved
+
+
+def _run_functional(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
+    """The same where nothing is written and no argument is a list: most calls, and nothing to keep account of."""
+    crossing = Crossing(target_type)
+    enter = crossing.enter
+    tensors = [value for value in args if isinstance(value, RealTensor)]
+    if len(tensors) > 1:
+        crossing.share(tensors, writes=False)
+    given = [enter(value, "", plan) for value in args]
+    if any(isinstance(tensor, CompressedTensor) for tensor in tensors):
+        given = [_with_requirement(copy, value) for copy, value in zip(given, args, strict=True)]
+    results = plan.operator(*given, **{name: enter(value, name, plan) for name, value in kwargs.items()})
+    if plan.single:
+        return crossing.leave(results), crossing.moved
+    return (tuple(map(crossing.leave, results)) if plan.returned else None), crossing.moved
+
+
+def _with_requirement(copy: Any, value: Any) -> Any:
+    """Kernels of compressed tensors ask whether a gradient will be needed: they give more results then."""
+    if isinstance(value, RealTensor) and value.requires_grad and not copy.requires_grad:
+        return copy.detach().requires_grad_()
+    return copy
 
 
 def _tensors_of(named: dict[str, Any], plan: Plan) -> list[torch.Tensor]:
@@ -235,24 +269,24 @@ def move_sparse(tensor: torch.Tensor, device: RealDevice) -> torch.Tensor:
     """A sparse tensor on another device, part by part: backends without sparse copies have dense ones."""
     if tensor.device.type == device.type:
         return tensor
+    if tensor.layout in compressed.LAYOUTS and not compressed.made_for(device.type):
+        # A graph needs the copy; it arrives at our kernel for it.
+        return _copy_to(tensor, device=device) if tensor.requires_grad else CompressedTensor(tensor, device)
     parts = _parts(tensor)
     if not parts:
         return _copy_to(tensor, device=device)
     moved = [_copy_to(part, device=device) for part in parts]
-    if tensor.layout is torch.sparse_coo:
-        return torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors(
-            tensor.sparse_dim(),
-            tensor.dense_dim(),
-            tensor.size(),
-            *moved,
-            dtype=tensor.dtype,
-            layout=torch.sparse_coo,
-            device=device,
-            is_coalesced=tensor.is_coalesced(),
-        )
-    try:
+    if tensor.layout is not torch.sparse_coo:
         return torch.ops.aten._sparse_compressed_tensor_unsafe(
             *moved, tensor.size(), dtype=tensor.dtype, layout=tensor.layout, device=device
         )
-    except NotImplementedError:  # torch makes no compressed tensors for this device type (MPS): it stays here, and
-        return tensor  # operators that take it together with tensors of the target arrive at our kernels all the same
+    return torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors(
+        tensor.sparse_dim(),
+        tensor.dense_dim(),
+        tensor.size(),
+        *moved,
+        dtype=tensor.dtype,
+        layout=torch.sparse_coo,
+        device=device,
+        is_coalesced=tensor.is_coalesced(),
+    )

@@ -6,11 +6,14 @@ What is lacking is `capability`; who computes is `route`. Operators that the tar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from torchdevice import compat
+from torchdevice.fallback import compressed, cpu
 from torchdevice.fallback.capability import RECOMPOSED, Gap, backend_key, gaps
+from torchdevice.fallback.compressed import CompressedTensor
 from torchdevice.fallback.guards import GUARDED, make_guard
 from torchdevice.fallback.route import Router
 from torchdevice.fallback.schema import Plan, read_plan
@@ -30,17 +33,17 @@ class Coverage:
 
     def engage(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
         """Register a kernel for every gap of the router's target."""
+        compresses = compressed.made_for(router.target)
         by_key: dict[str, list[Gap]] = {}
         for gap in gaps(router.target, refused):
             by_key.setdefault(gap.key, []).append(gap)
         self.router = router
         for key, missing in by_key.items():
-            registrations = compat.Registrations(key, [gap.name for gap in missing])
-            self._registrations.append(registrations)
+            add = self._library(key, [gap.name for gap in missing])
             for gap in missing:
                 plan = read_plan(gap.name)
                 if plan is not None:
-                    registrations.add(gap.name, _kernel(plan, router))
+                    add(gap.name, _kernel(plan, router, f"{router.target} has no kernel for it"))
                     self.covered[gap] = plan
 
         covered = {gap.name for gap in self.covered}
@@ -49,6 +52,8 @@ class Coverage:
         ):
             self.guard(name)
         self._recompose(RECOMPOSED.get(router.target, ()), backend_key(router.target))
+        if not compresses:
+            self._compress(router)
 
     def guard(self, name: str) -> None:
         """Native first for this operator; what it refuses runs elsewhere. Again: nothing happens."""
@@ -63,22 +68,51 @@ class Coverage:
         for key in (backend, f"Autograd{backend}") if composite else (backend,):
             native = compat.native_kernel(name, key)
             if native is not None:
-                registrations = compat.Registrations(key, (name,))
-                self._registrations.append(registrations)
-                registrations.add(name, make_guard(native, partial(self.router.run, plan)), with_keyset=True)
+                kernel = make_guard(native, partial(self.router.run, replace(plan, recorded=key != backend)))
+                self._library(key, (name,))(name, kernel, with_keyset=True)
                 self.guarded.add(name)
 
     def _recompose(self, names: Collection[str], backend: str) -> None:
         for key in (backend, f"Autograd{backend}") if names else ():
-            registrations = compat.Registrations(key, tuple(names))
-            self._registrations.append(registrations)
+            add = self._library(key, names)
             for name in names:
                 operator = compat.find_operator(name)
                 if operator is not None:
-                    registrations.add(name, operator.decompose)
+                    add(name, operator.decompose)
+
+    def _compress(self, router: Router) -> None:
+        """Compressed sparse tensors where torch makes none: constructed, converted, or copied from the CPU."""
+        backend = backend_key(router.target)
+        names = tuple(compressed.constructors())
+        for key in (backend, f"SparseCsr{backend}", f"Autograd{backend}"):
+            add = self._library(key, names)
+            for plan in filter(None, map(read_plan, names)):
+                # At the autograd key stand the constructors that torch takes apart there; the others have gradients.
+                if not key.startswith("Autograd") or compat.has_kernel(plan.name, "CompositeImplicitAutograd"):
+                    add(plan.name, _kernel(plan, router, compressed.REASON))
+        self._library(f"SparseCsr{backend}", ("aten::_to_copy",))("aten::_to_copy", compressed.copy_to_target)
+        convert = read_plan("aten::_to_sparse")
+        assert convert is not None  # it is in every torch that has compressed layouts
+        for key in (backend, f"Sparse{backend}"):
+            native = compat.native_kernel(convert.name, key)
+            if native is not None:
+                kernel = compressed.compressing(native, _kernel(convert, router, compressed.REASON))
+                self._library(key, (convert.name,))(convert.name, kernel, with_keyset=True)
+        CompressedTensor.elsewhere = staticmethod(router.run)
+
+    def _library(self, key: str, names: Collection[str]) -> Callable[..., None]:
+        """What adds kernels for these operators under one key, until `disengage`."""
+        registrations = compat.Registrations(key, tuple(names))
+        self._registrations.append(registrations)
+        return registrations.add
 
     def disengage(self) -> None:
         """Take every kernel back."""
+        if self.router is not None:
+            target = self.router.target
+            CompressedTensor.elsewhere = staticmethod(
+                lambda plan, reason, args, kwargs: cpu.run(plan, args, kwargs, target)[0]
+            )
         while self._registrations:
             self._registrations.pop().undo()
         self.covered.clear()
@@ -86,8 +120,7 @@ class Coverage:
         self.router = None
 
 
-def _kernel(plan: Plan, router: Router) -> Kernel:
-    reason = f"{router.target} has no kernel for it"
+def _kernel(plan: Plan, router: Router, reason: str) -> Kernel:
     run = router.run
 
     def kernel(*args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from torchdevice.compat import RealTensor
 from torchdevice.errors import FallbackRefused, explain_error
 from torchdevice.events import REFUSED
@@ -32,12 +34,14 @@ class Router:
         self.target = target
         self.chain = chain
         self._source = source
-        self._executors = [(name, EXECUTORS[name]) for name in chain]
         self._ledger = ledger
+        self._chains: dict[str, tuple[tuple[tuple[str, Executor], ...], str]] = {}
 
     def run(self, plan: Plan, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on the first executor that takes it."""
-        for name, execute in self._executors:
+        executors, declined_before = self._chains.get(plan.name) or self._chain_of(plan.name)
+        reason += declined_before
+        for name, execute in executors:
             started = time.perf_counter()
             try:
                 results, moved = execute(plan, args, kwargs, self.target)
@@ -45,10 +49,19 @@ class Router:
                 reason = f"{reason}; {name}: {declined.reason}"
                 continue
             seconds = time.perf_counter() - started
-            self._ledger.add(plan.name, name, reason, _dtypes(args), seconds, moved)
+            if moved or plan.viewed is None:  # a look at a tensor that is there already is not work
+                self._ledger.add(plan.name, name, reason, _dtypes(args), seconds, moved)
             return results
         self._ledger.add(plan.name, REFUSED, reason, _dtypes(args), 0.0, 0)
         raise FallbackRefused(self._refusal(plan, reason, args))
+
+    def _chain_of(self, operator: str) -> tuple[tuple[tuple[str, Executor], ...], str]:
+        """Who is asked for an operator at all, and why others are not: decided once, so that it costs nothing."""
+        why_not = mlx.never(operator) if mlx.NAME in self.chain else None
+        names = [name for name in self.chain if name != mlx.NAME or why_not is None]
+        found = tuple((name, EXECUTORS[name]) for name in names), f"; {mlx.NAME}: {why_not}" if why_not else ""
+        self._chains[operator] = found
+        return found
 
     def _refusal(self, plan: Plan, reason: str, args: tuple[Any, ...]) -> str:
         asked = f"{plan.name}({', '.join(_dtypes(args))}) at {self._ledger.place()}"
@@ -63,4 +76,15 @@ class Router:
 
 def _dtypes(args: tuple[Any, ...]) -> tuple[str, ...]:
     """The dtypes of the tensors among the first arguments: what a report needs to tell calls apart."""
-    return tuple(str(value.dtype)[6:] for value in args if isinstance(value, RealTensor))
+    return tuple(_NAMES[value.dtype] for value in args if isinstance(value, RealTensor))
+
+
+class _Names(dict[torch.dtype, str]):
+    """Names of dtypes as reports show them, made once each."""
+
+    def __missing__(self, dtype: torch.dtype) -> str:
+        name = self[dtype] = str(dtype).removeprefix("torch.")
+        return name
+
+
+_NAMES = _Names()

@@ -20,7 +20,8 @@ class Plan:
     """How to call an operator elsewhere.
 
     `written` and `outs` are names of arguments; `returned` says for each result the argument that it *is* (a written
-    one), or None for a fresh tensor; `viewed` the argument that results are views of.
+    one), or None for a fresh tensor; `viewed` the argument that results are views of. `recorded`: autograd watches the
+    copies, so that each must be one that it knows.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Plan:
     returned: tuple[str | None, ...]
     viewed: str | None
     single: bool
+    recorded: bool = False
 
     @property
     def mutates(self) -> bool:

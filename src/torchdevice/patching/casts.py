@@ -1,4 +1,4 @@
-"""Adapters for what has a wide dtype without saying so in an argument: `.double()`, and tensors in a checkpoint.
+"""Adapters for targets that lack dtypes: `.double()`, tensors in a checkpoint; and copies that must wait there.
 
 What becomes of such a dtype is `narrowing`; requests that carry a dtype argument are met in `adapters`.
 """
@@ -41,6 +41,17 @@ def with_dtype(original: Function, path: str, translator: Translator) -> Functio
         return original(first if device is None else first.to(device), *args, **kwargs)
 
     return dress(call, original, path)
+
+
+def waiting_copy(original: Function, path: str, translator: Translator) -> Function:
+    """`Tensor.copy_`: an asynchronous copy to the target can hand out memory too early, so it waits."""
+
+    def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+        if non_blocking and translator.blocks and translator.in_force and self.device.type == translator.host.type:
+            non_blocking = False
+        return original(self, src, non_blocking)
+
+    return dress(copy_, original, path)
 
 
 def rebuilt(original: Function, path: str, translator: Translator) -> Function:

@@ -1,4 +1,4 @@
-"""Requests for a dtype that the target lacks (float64 and complex128 on mps): narrowed, kept on the CPU, or refused.
+"""Requests for a dtype that the target lacks (on mps: float64, complex128, float8): narrowed, kept on the CPU, refused.
 
 torch is asked first, so that nothing is added to a call that works; its refusal of the dtype, and no other error, leads
 here. `TORCHDEVICE_FLOAT64` chooses. Each place in user code is warned of once and counted like a redirection.
@@ -18,12 +18,10 @@ from torchdevice.errors import TorchDeviceWarning
 from torchdevice.events import Changed, Site
 from torchdevice.patching.callers import user_frame
 from torchdevice.patching.translator import Translator
-from torchdevice.policy.dtypes import dtype_on
+from torchdevice.policy.dtypes import dtype_on, refused_dtype
 
 # torch's own words; the MPS backend raises them as TypeErrors, like errors of the caller that must go through.
-_REFUSALS = re.compile(
-    r"Cannot convert a MPS Tensor to float64 dtype|Trying to convert (Double|ComplexDouble) to the MPS backend"
-)
+_REFUSALS = re.compile(r"Cannot convert a MPS Tensor to float64 dtype|Trying to convert (\w+) to the MPS backend")
 _CPU = RealDevice("cpu")
 _CONVERSIONS = frozenset({"to", "type", "double", "cdouble"})
 
@@ -38,8 +36,6 @@ def narrowed(
     takes_dtype: bool = True,
 ) -> Any:
     """The call again, in a dtype that the target has, or on the CPU. Raises `refusal` if it is something else."""
-    if isinstance(refusal, NotImplementedError):
-        return _uncompressed(refusal, original, args, kwargs, path, translator)
     if isinstance(refusal, RuntimeError):
         failure = translator.failure_of(refusal) if translator.failure_of is not None else None
         if failure is None:
@@ -48,7 +44,9 @@ def narrowed(
     refused = _REFUSALS.search(str(refusal))
     if refused is None or translator.float64 == "error" or not translator.in_force:
         raise refusal
-    wide = torch.complex128 if refused[1] == "ComplexDouble" else torch.float64
+    wide = refused_dtype(refused[1] or "Double")
+    if wide is None:
+        raise refusal
     narrow = dtype_on(translator.host.type, wide)
     if translator.float64 == "cpu":
         note(path, wide, "cpu", translator)
@@ -72,28 +70,6 @@ def _on_cpu(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wide: 
     if args and isinstance(args[0], RealTensor) and getattr(original, "__name__", "") in _CONVERSIONS:
         return torch.ops.aten._to_copy.default(args[0], dtype=wide, device=_CPU)
     return original(*args, **{**kwargs, "device": _CPU})
-
-
-def _uncompressed(
-    refusal: NotImplementedError,
-    original: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    path: str,
-    translator: Translator,
-) -> Any:
-    """Compressed sparse tensors, which torch makes for some device types only: they stay on the CPU.
-
-    Operators that take one together with tensors of the target arrive at the target's fallbacks all the same.
-    """
-    if "new_compressed_tensor" not in str(refusal) or not translator.in_force:
-        raise refusal
-    note(path, "a compressed sparse tensor", "cpu", translator)
-    if getattr(original, "__name__", "") in _CONVERSIONS:
-        return args[0]
-    here = tuple(value.to(_CPU) if isinstance(value, RealTensor) else value for value in args)
-    options = {name: value.to(_CPU) if isinstance(value, RealTensor) else value for name, value in kwargs.items()}
-    return original(*here, **{**options, "device": _CPU})
 
 
 def note(path: str, wide: Any, given: Any, translator: Translator) -> None:

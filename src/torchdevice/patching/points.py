@@ -25,7 +25,7 @@ Adapter = Callable[..., Any]
 
 ALWAYS = "always"
 FILLING = "filling"  # only where "none" and "cpu" go to an accelerator
-NARROWING = "narrowing"  # only where the target lacks float64
+NARROWING = "narrowing"  # only where the target (mps) lacks float64
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ WRITTEN = (
     Point("torch.Tensor.log_softmax", casts.with_dtype, when=NARROWING),
     Point("torch.softmax", casts.with_dtype, when=NARROWING),
     Point("torch.log_softmax", casts.with_dtype, when=NARROWING),
+    Point("torch.Tensor.copy_", casts.waiting_copy, when=NARROWING),
     Point(compat.REBUILD_TENSOR, casts.rebuilt, when=NARROWING),
     Point("torch.Tensor.pin_memory", receivers.pin_memory),
     Point("torch.Tensor.record_stream", receivers.record_stream),

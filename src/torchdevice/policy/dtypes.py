@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import torch
 
-# The Metal framework has no 64-bit floats: NumPy's default dtype would otherwise stop almost every script.
-_NARROWED = {"mps": {torch.float64: torch.float32, torch.complex128: torch.complex64}}
+# The Metal framework has no 64-bit floats: NumPy's default dtype would otherwise stop almost every script. It has no
+# 8-bit floats either, in which large models are published; float16 is the smallest type that holds their values.
+_FLOAT8 = [
+    dtype for name, dtype in vars(torch).items() if name.startswith("float8_") and isinstance(dtype, torch.dtype)
+]
+_NARROWED = {
+    "mps": {torch.float64: torch.float32, torch.complex128: torch.complex64, **dict.fromkeys(_FLOAT8, torch.float16)}
+}
 
 
 def dtype_on(device_type: str, dtype: torch.dtype) -> torch.dtype:
     """`dtype` if a device of this type has it, else the nearest that it has."""
     return _NARROWED.get(device_type, {}).get(dtype, dtype)
+
+
+def refused_dtype(name: str) -> torch.dtype | None:
+    """The dtype that torch's C++ code calls `name` (`Double`, `Float8_e4m3fn`), if some device lacks it."""
+    named = {"Double": torch.float64, "ComplexDouble": torch.complex128}
+    dtype = named.get(name, getattr(torch, name.lower(), None))
+    return dtype if any(dtype in lacking for lacking in _NARROWED.values()) else None
 
 
 def lacks_dtypes(device_type: str) -> bool:

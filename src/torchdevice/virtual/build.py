@@ -23,6 +23,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
+from torchdevice.config import cache_folder
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 
 HERE = Path(__file__).resolve().parent
@@ -60,15 +61,6 @@ class Target(NamedTuple):
     def name(self) -> str:
         text = "\n".join((self.torch_git, str(self.abi), self.compiler, self.sources, platform.machine()))
         return f"torchdevice-{self.torch_version}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def cache_folder() -> Path:
-    """TORCHDEVICE_CACHE, or the place where this platform keeps what can be made again."""
-    if chosen := os.environ.get("TORCHDEVICE_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "torchdevice"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchdevice"
 
 
 def find_compiler() -> str | None:

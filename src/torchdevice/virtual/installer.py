@@ -23,7 +23,16 @@ DEVICES = {"mps": mps, "cuda": cuda, "xpu": xpu}
 MAX_COUNT = 64
 # Operators with a kernel of their own in native.cpp on every device, and on the GPU types.
 NATIVE = frozenset(
-    {"empty.memory_format", "empty_strided", "copy_", "as_strided", "view", "_reshape_alias", "unfold"}
+    {
+        "empty.memory_format",
+        "empty_strided",
+        "copy_",
+        "_copy_from_and_resize",
+        "as_strided",
+        "view",
+        "_reshape_alias",
+        "unfold",
+    }
     | {"set_.source_Storage_storage_offset", "set_.source_Storage", "set_.source_Tensor", "set_"}
     | {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "record_stream"}
     | {"_fused_sdp_choice", "scaled_dot_product_attention", "_scaled_dot_product_attention_math_for_mps"}
@@ -142,11 +151,12 @@ def _check_no_real_device(device: str) -> None:
 
 
 def _denied_dtypes(device: str) -> int:
-    """One bit a ScalarType. The MPS framework has neither float64 nor complex128 (nor quantized types)."""
+    """One bit a ScalarType. The MPS framework has no float64, complex128 or float8 (nor quantized types)."""
     if device != "mps":
         return 0
     double, complex_double = 7, 10
-    return 1 << double | 1 << complex_double
+    float8 = (23, 24, 25, 26, 44)
+    return sum(1 << number for number in (double, complex_double, *float8))
 
 
 def _register(library: Library, device: str, support: Support) -> frozenset[tuple[str, str]]:

@@ -4,6 +4,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/op_registration/adaption.h>
+#include <ATen/native/CPUFallback.h>
 
 #include <deque>
 #include <map>
@@ -184,7 +185,11 @@ void run_boxed(
   const auto& arguments = schema.arguments();
   const size_t n = arguments.size(), base = stack->size() - n;
   if (C10_UNLIKELY(record->flags & kDeny)) refuse(op, record);
-  if (C10_UNLIKELY(record->flags & kWarn)) warn_fallback(op);
+  if (C10_UNLIKELY(record->flags & kWarn)) {
+    warn_fallback(op);
+    // What a Mac does with a dense operator: torch's own fallback, with its copies to the CPU and back.
+    if (functionality == DispatchKey::Dense) return at::native::cpu_fallback(op, stack);
+  }
   if (C10_UNLIKELY(record->denied_dtypes)) refuse_dtypes(op, *stack, base, record);
 
   Stack before;

@@ -85,6 +85,13 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool) {
   return self;
 }
 
+// What torch's own fallback writes results into an out= argument with.
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  dst.resize_(self.sizes());
+  Tensor to = dst;
+  return copy_(to, self, false);
+}
+
 // ---------------------------------------------------------------------------------------------------- boxed kernels
 using Function = void (*)(const OperatorHandle&, DispatchKeySet, Stack*);
 
@@ -322,6 +329,7 @@ void register_native_kernels() {
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("set_", TORCH_FN(set_empty));
   m.impl("copy_", TORCH_FN(copy_));
+  if (config.is_mps()) m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   auto& autograd = library(c10::toRuntimePerBackendFunctionalityKey(DispatchKey::AutogradFunctionality, config.backend));
   for (const Row& row : kRows) {
     const bool wanted = (!(row.where & kMpsOnly) || config.is_mps()) && (!(row.where & kGpuOnly) || !config.is_mps()) &&

@@ -16,6 +16,7 @@ import torch
 from torchdevice.compat import RealTensor
 from torchdevice.fallback.cpu import Crossing
 from torchdevice.fallback.declined import Declined
+from torchdevice.fallback.mlx.costs import costs
 from torchdevice.fallback.schema import FUNCTIONAL, Plan
 
 NAME = "mlx"
@@ -23,11 +24,6 @@ _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
 _NUMBERS = _FLOATS | _INTEGERS
 _ANY = _NUMBERS | {torch.bool}
-
-# How many elements a call must have before MLX beats the CPU, by MLX's own device and kind of rule; a kind that is
-# missing never does. With MLX on the CPU nothing does: the same cores, and a crossing on top. On a GPU only what is
-# plainly more work than a copy is listed: the other kinds have not been measured on one.
-PAYS_FROM: dict[str, dict[str, int]] = {"cpu": {}, "gpu": {"product": 1 << 18}}
 
 
 @dataclass(frozen=True)
@@ -71,11 +67,12 @@ def rules() -> dict[str, Rule]:
     }
 
 
-@cache
-def _device_kind() -> str:
-    import mlx.core as mx
-
-    return "gpu" if mx.default_device().type == mx.gpu else "cpu"
+def never(operator: str) -> str | None:
+    """Why no call of this operator is for MLX, whatever its arguments; None if some may be."""
+    rule = rules().get(operator)
+    if rule is None:
+        return "no rule"
+    return "the CPU is faster" if costs().pays_from(operator, rule.kind) is None else None
 
 
 def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
@@ -83,8 +80,8 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: 
     rule = rules().get(plan.name)
     if rule is None:
         raise Declined("no rule")
-    tensors = _tensors(args) + _tensors(tuple(kwargs.values()))
-    least = PAYS_FROM[_device_kind()].get(rule.kind)
+    tensors = tensors_of(args) + tensors_of(tuple(kwargs.values()))
+    least = costs().pays_from(plan.name, rule.kind)
     if least is None or sum(tensor.numel() for tensor in tensors) < least:
         raise Declined("the CPU is faster for this size")
     return apply(rule, plan, args, kwargs, target_type)
@@ -94,7 +91,7 @@ def apply(rule: Rule, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any],
     """The same whether or not it pays."""
     if plan.kind != FUNCTIONAL:
         raise Declined(f"the {plan.kind} form")
-    _check(rule, _tensors(args) + _tensors(tuple(kwargs.values())))
+    _check(rule, tensors_of(args) + tensors_of(tuple(kwargs.values())))
     import mlx.core as mx
 
     crossing = Crossing(target_type)
@@ -127,7 +124,8 @@ def _check(rule: Rule, tensors: list[torch.Tensor]) -> None:
         raise Declined("several dtypes")
 
 
-def _tensors(values: tuple[Any, ...]) -> list[torch.Tensor]:
+def tensors_of(values: tuple[Any, ...]) -> list[torch.Tensor]:
+    """The tensors among arguments, those in lists too."""
     found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, RealTensor):

@@ -1,0 +1,94 @@
+"""Compressed sparse tensors (CSR, CSC, BSR, BSC) of a device type for which torch makes none, such as `mps`.
+
+torch refuses to construct them there, so they are a tensor class of ours with the device, the layout and the gradients
+that the caller expects. Their parts are in CPU memory, and every operator on one is a fallback. How other tensors
+move is `cpu`; what is registered where is `kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+
+from torchdevice import compat
+from torchdevice.compat import RealDevice, RealTensor
+from torchdevice.fallback.schema import Plan, read_plan
+
+LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+REASON = "torch makes no compressed sparse tensors for this device"
+_CPU = RealDevice("cpu")
+_to_copy = torch.ops.aten._to_copy.default
+
+# Runs an operator away from the target: the plan, why, and the arguments.
+Elsewhere = Callable[[Plan, str, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class CompressedTensor(RealTensor):
+    """A compressed sparse tensor that says it is on `device`; `held` is the same tensor on the CPU."""
+
+    held: torch.Tensor
+    elsewhere: ClassVar[Elsewhere]  # set by the session that runs; tensors live longer than sessions
+
+    # Results are what the operators give: torch must not turn them into this class.
+    __torch_function__ = compat.no_torch_function
+
+    @staticmethod
+    def __new__(cls: type[CompressedTensor], held: torch.Tensor, device: RealDevice) -> CompressedTensor:
+        made: CompressedTensor = compat.tensor_without_memory(cls, held, device)
+        made.held = held
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Every operator that is given one arrives here, below autograd."""
+        if operator is torch.ops.prim.layout.default:
+            return args[0].held.layout
+        kwargs = kwargs or {}
+        if operator is _to_copy and "device" in kwargs and kwargs["device"].type != args[0].device.type:
+            return operator(args[0].held, **kwargs)
+        return cls.elsewhere(_plan(operator), REASON, args, kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Saved as the plain tensor on the CPU: whoever loads it may have another device."""
+        return self.held.detach().requires_grad_(self.requires_grad).__reduce_ex__(protocol)
+
+
+@cache
+def made_for(device_type: str) -> bool:
+    """Whether torch constructs compressed tensors on this device type. Asked before we register constructors."""
+    return device_type in ("cpu", "cuda", "xpu", "meta") or compat.constructs_compressed(device_type)
+
+
+def constructors() -> Iterator[str]:
+    """The operators that construct compressed tensors from their parts, with all layouts' names."""
+    kinds = ("compressed", "csr", "csc", "bsr", "bsc")
+    for name in compat.operator_names():
+        stem = name.partition(".")[0].removeprefix("aten::").lstrip("_").removesuffix("_unsafe")
+        if any(stem in (f"sparse_{kind}_tensor", f"sparse_{kind}_tensor_with_dims") for kind in kinds):
+            yield name
+
+
+def copy_to_target(tensor: torch.Tensor, *, device: RealDevice, **options: Any) -> CompressedTensor:
+    """A kernel for `_to_copy` to a device without compressed tensors; torch chooses it by that device."""
+    return CompressedTensor(_to_copy(tensor, device=_CPU, **options), device)
+
+
+def compressing(native: Any, elsewhere: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel for `_to_sparse` of the target's tensors: its own, unless the layout is a compressed one."""
+
+    def to_sparse(keys: Any, tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
+        if options.get("layout") in LAYOUTS:
+            return elsewhere(tensor, *args, **options)
+        return native.call_boxed(keys, tensor, *args, **options)
+
+    return to_sparse
+
+
+@cache
+def _plan(operator: Any) -> Plan:
+    plan = read_plan(compat.name_of(operator))
+    assert plan is not None  # it comes from an operator that has a handle
+    return plan
