@@ -112,7 +112,7 @@ a table of another torch, MLX or device does not count. An operator that never p
 {rows}
 """
 
-COST_NOTE = """`python benchmarks/fallback.py`, two shared CPU cores, one thread, the best of interleaved rounds. torch's column is its own C++ fallback
+COST_NOTE = """`torchdevice bench fallbacks`, two shared CPU cores, one thread, the best of interleaved rounds. torch's column is its own C++ fallback
 with its copies, on the virtual device: there a copy is a few hundred nanoseconds, on a Mac it waits for the GPU, and waiting is
 what both columns would be made of. The last column is asking MLX first, with the shipped table, against the CPU alone. The machine was busy:
 the native rows, where all do the same, and a ratio of 1.32 for an operator without an MLX rule show how far a figure can be off."""

@@ -1,7 +1,5 @@
 """What a fallback costs, on a virtual mps: beyond its copies and its computation, and against torch's own fallback.
 
-python benchmarks/fallback.py            prints the rows of a Markdown table; ratios within one run
-
 Three questions: what our kernel adds to the copies and the CPU's work; the same operators and a small training step
 under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own way: its C++ code, with its copies) and under us; and whether asking
 MLX first (`mlx,cpu`) ever costs more than the plain CPU. The children take turns; the best of all rounds counts.
@@ -9,6 +7,7 @@ MLX first (`mlx,cpu`) ever costs more than the plain CPU. The children take turn
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -17,8 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-CPU_LIMIT_US = 40
-ROUNDS = 4
+from torchdevice.bench.figures import Figure, emit
+
+ADDED_US, SLOWER_WITH_MLX, FASTER_THAN_TORCH = 40, 1.10, 0.85
+NATIVE = "(native)"
 WAYS = {"torch": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}, "cpu": {}, "mlx,cpu": {"TORCHDEVICE_FALLBACK": "mlx,cpu"}}
 OVERHEAD = "overhead of take, µs"
 COPIES = "copies in a training step"
@@ -91,30 +92,48 @@ def measure(who: str) -> dict[str, float]:
 def in_child(who: str) -> dict[str, float]:
     env = {**os.environ, "PYTORCH_ENABLE_MPS_FALLBACK": "0", "TORCHDEVICE_FALLBACK": "cpu", **WAYS[who]}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, who], env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-W", "ignore", "-m", "torchdevice.bench.fallbacks", "--who", who],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
+def figures(best_of: dict[str, dict[str, float]]) -> list[Figure]:
+    """What is added, the ratio to torch's own fallback, and what asking MLX first costs."""
+    theirs, ours, with_mlx = best_of.values()
+    calls = [name for name in ours if name not in (OVERHEAD, COPIES)]
+    fallen = [name for name in calls if NATIVE not in name]
+    rows = [Figure("a fallback, beyond its copies and its computation", ours[OVERHEAD], "µs", ADDED_US)]
+    for name in calls:
+        note = f"{ours[name]:.1f} µs, torch's own fallback {theirs[name]:.1f} µs"
+        rows.append(Figure(f"{name}: ours / torch's fallback", ours[name] / theirs[name], note=note))
+    whole = sum(ours[name] for name in fallen) / sum(theirs[name] for name in fallen)
+    copies = f"copies in the training step: ours {ours[COPIES]:.0f}, torch's {theirs[COPIES]:.0f}"
+    rows.append(Figure("all of them: ours / torch's fallback", whole, limit=FASTER_THAN_TORCH, note=copies))
+    for name in fallen:
+        rows.append(Figure(f"{name}: mlx,cpu / cpu", with_mlx[name] / ours[name], limit=SLOWER_WITH_MLX))
+    return rows
+
+
 def main() -> None:
-    if len(sys.argv) > 1:
-        print(json.dumps(measure(sys.argv[1])))
+    """Rows on stdout."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--who", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.who:
+        print(json.dumps(measure(options.who)))
         return
     best_of: dict[str, dict[str, float]] = {who: {} for who in WAYS}
-    for _ in range(ROUNDS):
+    for _ in range(1 if options.quick else 4):
         for who, found in best_of.items():
             for name, figure in in_child(who).items():
                 found[name] = min(figure, found.get(name, figure))
-    theirs, ours, with_mlx = best_of.values()
-    print("| call | PYTORCH_ENABLE_MPS_FALLBACK=1, µs | TorchDevice, µs | ratio | `mlx,cpu` / `cpu` |")
-    print("| --- | --- | --- | --- | --- |")
-    for name, figure in ours.items():
-        if name not in (OVERHEAD, COPIES):
-            asked = f"{with_mlx[name] / figure:.2f}"
-            print(f"| {name} | {theirs[name]:.1f} | {figure:.1f} | {figure / theirs[name]:.2f} | {asked} |")
-    print(f"\nBeyond copies and computation, a fallback costs {ours[OVERHEAD]:.1f} µs (limit {CPU_LIMIT_US}).")
-    print(f"Beyond that, {COPIES}: {theirs[COPIES]:.0f} with torch's fallback, {ours[COPIES]:.0f} with ours.")
+    emit(figures(best_of))
 
 
 if __name__ == "__main__":
