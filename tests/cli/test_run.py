@@ -306,7 +306,7 @@ def test_profile(tmp_path: Path) -> None:
     operators = {each["operator"]: each for each in profile["operators"]}
     assert operators["aten::mm"]["device"] == "cpu"
     assert operators["aten::mm"]["calls"] > 4  # those of the thread
-    assert operators["aten::sum"]["calls"] == 1
+    assert operators["aten::sum"]["calls"] in (1, 2)  # of everything: torch calls the one over dimensions
     assert sum(each["seconds"] for each in profile["operators"]) < 2 * profile["seconds"]
 
 

@@ -3,7 +3,6 @@
 // A library of its own, for `run --profile`, on real devices too; it is here because this is where things are compiled.
 // A callback of torch's own (RecordFunction) brackets each operator. Time that nested operators took is theirs. What
 // happens between push and pop (an operator that runs elsewhere) counts as one piece, for the operator around it.
-#define NDEBUG  // RecordFunction has one member more without it; torch itself is built with it
 #include <ATen/record_function.h>
 #include <c10/core/DeviceType.h>
 
