@@ -1,11 +1,12 @@
 """Collectives on a virtual device: c10d's operators run on the CPU twins of its tensors, so gloo does the work.
 
-`nccl` (on xpu: `xccl`) stays the name that programs ask for and read back; behind it stands gloo.
+`nccl` (on xpu: `xccl`) stays the name that programs ask for and read back; behind it stands gloo, with what
+`torchdevice.distributed` adds to it.
 """
 
 from __future__ import annotations
 
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from torchdevice.virtual.patches import after_import
@@ -15,8 +16,11 @@ VENDOR = {"cuda": "NCCL", "xpu": "XCCL"}
 
 def install(kind: str) -> None:
     def patch(module: ModuleType) -> None:
+        from torchdevice.distributed import collectives  # torch.distributed is loaded now
+
         _offer_vendor_backend(module, kind)
         _add_cpu(module.BackendConfig, kind)
+        collectives.engage()
 
     after_import("torch.distributed.distributed_c10d", patch)
 
@@ -24,32 +28,12 @@ def install(kind: str) -> None:
 def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
     import torch.distributed
 
+    from torchdevice.distributed import vendor
+
     name = VENDOR[kind]
-    gloo = getattr(module, "ProcessGroupGloo", None)
-    if gloo is None:
+    backend = vendor.group_class(name)
+    if backend is None:
         return  # torch without gloo: nothing can stand in, and torch's own message says so
-
-    class Options(SimpleNamespace):
-        """ProcessGroupNCCL.Options: every field can be set, only the timeout matters."""
-
-        def __init__(self, is_high_priority_stream: bool = False, **fields: Any) -> None:
-            super().__init__(is_high_priority_stream=is_high_priority_stream, config=SimpleNamespace(), **fields)
-
-    def start(self: Any, store: Any, rank: int, size: int, options: Any = None) -> None:
-        timeout = getattr(options, "_timeout", None) or module.default_pg_timeout
-        gloo.__init__(self, store, rank, size, timeout=timeout)
-
-    body = {
-        "__init__": start,
-        "__module__": module.__name__,
-        "Options": Options,
-        "_group_start": lambda self: None,
-        "_group_end": lambda self: None,
-        "_shutdown": lambda self: None,
-        "abort": lambda self: None,
-        "perform_nocolor_split": lambda self, device: None,
-    }
-    backend = type(f"ProcessGroup{name}", (gloo,), body)
 
     def is_available() -> bool:
         return True
