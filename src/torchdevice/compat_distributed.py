@@ -17,6 +17,8 @@ WORK_WAIT = "torch.distributed.Work.wait"
 LAUNCHER = "torch/distributed/run"
 # Counts processors for torchrun's `--nproc-per-node=auto`. Expiry: torchrun asking for devices in one place.
 CPU_COUNT = "torch._utils.cpu_count"
+# Coalesces what is called inside; many libraries call it. Expiry: a public name.
+COALESCING = "torch.distributed.distributed_c10d._coalescing_manager"
 # Refuses SyncBatchNorm layers in modules on the CPU, and does nothing else. Expiry: kernels of theirs for the CPU.
 DDP_REFUSES_BATCH_NORM = "torch.nn.parallel.DistributedDataParallel._passing_sync_batchnorm_handle"
 
@@ -49,16 +51,6 @@ def reduction_by_number(number: int | None) -> Any:
 def backend_of(group: Any, device: torch.device) -> Any:
     """The engine of a group for a device. Expiry: a public way from a group to its backends."""
     return group._get_backend(device)
-
-
-def reduce_scatter_single(backend: Any, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
-    """Reduce and scatter one tensor on a backend. Expiry: a public name for it on backends."""
-    return backend._reduce_scatter_base(output, given, options)
-
-
-def work_from_future(future: Any) -> Any:
-    """A work that is done when the future is. Expiry: a public constructor."""
-    return torch._C._distributed_c10d._create_work_from_future(future)
 
 
 def group_name(group: Any) -> str:

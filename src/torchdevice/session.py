@@ -102,6 +102,7 @@ class Session:
         self._config = config
         if config.masquerade:
             self._undo += self._masquerades().start(host)
+            self._undo += self._process_groups().start()
         self._register_builtins()
         self._undo.append(compat.when_dynamo_is_imported(self._register_twins))
         compat.weights_only_cache_clear()

@@ -2,19 +2,23 @@
 
 Collectives that only move bytes cross in a dtype of the same width. Reductions of small dtypes are done in a wider one,
 averages of integers are sums that are divided afterwards. Collectives into one tensor go by its elements, as NCCL's do;
-gloo goes by rows. Everything else goes on to torch's own kernel untouched.
+gloo goes by rows. Everything else goes to gloo as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
 
 from torchdevice import compat
 from torchdevice import compat_distributed as private
+from torchdevice.distributed.works import Following
 from torchdevice.errors import CollectiveUnsupported, explain_error
 
 # What gloo moves and reduces in every version that we support.
@@ -26,19 +30,40 @@ CARRIED = frozenset(
 BY_WIDTH = {1: torch.uint8, 2: torch.float16, 4: torch.int32, 8: torch.int64}
 WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}
 
-# Operators that move, and those that reduce with the position of their reduction.
-MOVING = (
-    *("broadcast_", "allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"),
-    *("gather_", "scatter_", "alltoall_", "alltoall_base_"),
-)
-REDUCING = {
-    "allreduce_": 2,
-    "allreduce_coalesced_": 2,
-    "reduce_": 2,
-    "reduce_scatter_": 3,
-    "_reduce_scatter_base_": 3,
-    "reduce_scatter_tensor_coalesced_": 3,
+
+
+@dataclass(frozen=True)
+class Collective:
+    """How an operator of c10d is called on a backend. `each`: once for every pair of tensors in its lists.
+
+    `returns`: the operator hands back its first argument beside the work.
+    """
+
+    method: str
+    options: type
+    returns: bool = False
+    each: bool = False
+
+
+COLLECTIVES = {
+    "broadcast_": Collective("broadcast", c10d.BroadcastOptions, returns=True),
+    "allgather_": Collective("allgather", c10d.AllgatherOptions, returns=True),
+    "_allgather_base_": Collective("_allgather_base", c10d.AllgatherOptions, returns=True),
+    "allgather_coalesced_": Collective("allgather_coalesced", c10d.AllgatherOptions),
+    "allgather_into_tensor_coalesced_": Collective("_allgather_base", c10d.AllgatherOptions, each=True),
+    "gather_": Collective("gather", c10d.GatherOptions),
+    "scatter_": Collective("scatter", c10d.ScatterOptions, returns=True),
+    "alltoall_": Collective("alltoall", c10d.AllToAllOptions, returns=True),
+    "alltoall_base_": Collective("alltoall_base", c10d.AllToAllOptions),
+    "allreduce_": Collective("allreduce", c10d.AllreduceOptions, returns=True),
+    "allreduce_coalesced_": Collective("allreduce_coalesced", c10d.AllreduceCoalescedOptions),
+    "reduce_": Collective("reduce", c10d.ReduceOptions),
+    "reduce_scatter_": Collective("reduce_scatter", c10d.ReduceScatterOptions, returns=True),
+    "_reduce_scatter_base_": Collective("_reduce_scatter_base", c10d.ReduceScatterOptions, returns=True),
+    "reduce_scatter_tensor_coalesced_": Collective("_reduce_scatter_base", c10d.ReduceScatterOptions, each=True),
 }
+# An operator's argument → the field of the options that it becomes.
+FIELDS = {"root_rank": "rootRank", "root_tensor": "rootTensor", "async_op": "asyncOp"}
 BY_ELEMENTS = frozenset(
     {"_allgather_base_", "allgather_into_tensor_coalesced_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"}
 )
@@ -89,74 +114,68 @@ def wide_dtype(tensor: torch.Tensor) -> torch.dtype:
     )
 
 
-def _move(name: str, native: Callable[..., Any]) -> Callable[..., Any]:
-    def kernel(keys: Any, *args: Any) -> Any:
-        dtypes = {tensor.dtype for value in args[:2] for tensor in tensors_in(value)}
-        carried = list(args)
-        if dtypes - CARRIED or (name == "gather_" and dtypes & NOT_BY_GATHER):
-            carried = [mapped(value, as_bytes) if tensors_in(value) else value for value in args]
-        elif name not in BY_ELEMENTS:
-            return native(keys, *args)
-        if name in BY_ELEMENTS:
-            carried[:2] = [mapped(value, flat) for value in carried[:2]]
-        result = native(keys, *carried)
-        # Where the operator returns its tensors, they are the ones that it was given.
-        return (args[0], result[1]) if isinstance(result, tuple) else result
+def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable[..., Any]:
+    """The operator on the group's CPU backend itself.
 
-    return kernel
-
-
-def _reduce(name: str, position: int, native: Callable[..., Any]) -> Callable[..., Any]:
+    Not through torch's kernel: gloo waits inside some collectives, and torch's kernel, called from Python, would keep
+    the interpreter meanwhile, which the threads of other collectives need to end. A backend's methods let go of it.
+    """
     average = int(dist.ReduceOp.AVG.value)
+    tensor_arguments = names.index("process_group")
 
-    def kernel(keys: Any, *args: Any) -> Any:
-        tensors = tensors_in(args[0])
-        operation = private.number_of_reduction(args[position])
-        averaged = operation == average and not any(t.is_floating_point() or t.is_complex() for t in tensors)
-        if not averaged and all(tensor.dtype in CARRIED for tensor in tensors):
-            if name not in BY_ELEMENTS:
-                return native(keys, *args)
-            result = native(keys, *(mapped(value, flat) for value in args[:2]), *args[2:])
-            return (args[0], result[1]) if isinstance(result, tuple) else result
-        group = private.unboxed_group(args[position - 1])
-        wide = {id(t): flat(t.to(wide_dtype(t))) for value in args[:position] for t in tensors_in(value)}
-        replaced = [mapped(value, lambda t: wide[id(t)]) for value in args[: position - 1]]
-        reduction = dist.ReduceOp(dist.ReduceOp.SUM if averaged else private.reduction_by_number(operation))
-        root = args[position + 1] if name == "reduce_" else None
-        futures = _start(name, private.backend_of(group, CPU), replaced, reduction, root)
-
-        def finish(done: Any) -> list[torch.Tensor]:
-            done.wait()  # raises what gloo raised
-            for tensor in tensors:
-                total = wide[id(tensor)]
-                if averaged:
-                    total = total.div(group.size(), rounding_mode="trunc")
-                tensor.copy_(total.view_as(tensor))
-            return tensors
-
-        work = private.work_from_future(torch.futures.collect_all(futures).then(finish))
-        returns_tensors = name in ("allreduce_", "reduce_scatter_", "_reduce_scatter_base_")
-        return (args[0], private.boxed(work)) if returns_tensors else private.boxed(work)
+    def kernel(*args: Any) -> Any:
+        given = dict(zip(names, args, strict=False))
+        group = private.unboxed_group(given["process_group"])
+        lists = [*args[:tensor_arguments]]
+        written = tensors_in(args[0])
+        options = _options(collective, given)
+        finish: Callable[[], list[torch.Tensor]] | None = None
+        if "reduce_op" in given:
+            operation = private.number_of_reduction(given["reduce_op"])
+            averaged = operation == average and not any(t.is_floating_point() or t.is_complex() for t in written)
+            options.reduceOp = dist.ReduceOp.SUM if averaged else private.reduction_by_number(operation)
+            if averaged or any(tensor.dtype not in CARRIED for tensor in written):
+                wide = {id(t): t.to(wide_dtype(t), copy=True) for value in lists for t in tensors_in(value)}
+                lists = [mapped(value, lambda tensor: wide[id(tensor)]) for value in lists]
+                finish = _narrowing(written, wide, group.size() if averaged else 1)
+        else:
+            dtypes = {tensor.dtype for value in lists for tensor in tensors_in(value)}
+            if dtypes - CARRIED or (name == "gather_" and dtypes & NOT_BY_GATHER):
+                lists = [mapped(value, as_bytes) for value in lists]
+        if name in BY_ELEMENTS:
+            lists = [mapped(value, flat) for value in lists]
+        splits = [given[each] for each in ("output_split_sizes", "input_split_sizes") if each in given]
+        call = getattr(private.backend_of(group, CPU), collective.method)
+        pairs = zip(*lists, strict=True) if collective.each else [tuple(lists)]
+        works = [call(*pair, *splits, options) for pair in pairs]
+        work = works[0] if finish is None and len(works) == 1 else Following(works, finish or (lambda: written))
+        return (args[0], private.boxed(work)) if collective.returns else private.boxed(work)
 
     return kernel
 
 
-def _start(name: str, backend: Any, args: Sequence[Any], reduction: Any, root: int | None) -> list[Any]:
-    """The reduction on gloo itself; one future for each collective that it takes."""
-    if name in ("allreduce_", "allreduce_coalesced_"):
-        options = dist.AllreduceOptions()
-        options.reduceOp = reduction
-        return [backend.allreduce([tensor], options).get_future() for tensor in args[0]]
-    if name == "reduce_":
-        to_root = dist.ReduceOptions()
-        to_root.reduceOp, to_root.rootRank = reduction, root
-        return [backend.reduce(args[0], to_root).get_future()]
-    scattering = dist.ReduceScatterOptions()
-    scattering.reduceOp = reduction
-    if name == "reduce_scatter_":
-        return [backend.reduce_scatter(args[0], args[1], scattering).get_future()]
-    pairs = [(args[0], args[1])] if name == "_reduce_scatter_base_" else zip(args[0], args[1], strict=True)
-    return [private.reduce_scatter_single(backend, output, given, scattering).get_future() for output, given in pairs]
+def _options(collective: Collective, given: dict[str, Any]) -> Any:
+    options = collective.options()
+    for argument, field in FIELDS.items():
+        if argument in given and hasattr(options, field):
+            setattr(options, field, given[argument])
+    if given.get("timeout", -1) >= 0:  # without one the group's own holds
+        options.timeout = timedelta(milliseconds=given["timeout"])
+    return options
+
+
+def _narrowing(
+    written: Sequence[torch.Tensor], wide: dict[int, torch.Tensor], parts: int
+) -> Callable[[], list[torch.Tensor]]:
+    """Puts results back into the tensors that were given; averages of integers are cut as NCCL cuts them."""
+
+    def finish() -> list[torch.Tensor]:
+        for tensor in written:
+            total = wide[id(tensor)]
+            tensor.copy_(total.div(parts, rounding_mode="trunc") if parts > 1 else total)
+        return list(written)
+
+    return finish
 
 
 class _Engaged:
@@ -167,19 +186,15 @@ class _Engaged:
 
 
 def engage() -> Callable[[], None]:
-    """Put the kernels in place; the result takes them away. Nothing on a torch that cannot call what was replaced."""
+    """Put the kernels in place; the result takes them away."""
     _Engaged.wanted += 1
     if _Engaged.kernels is None:
-        names = [f"c10d::{name}" for name in (*MOVING, *REDUCING)]
-        natives = {name: compat.native_kernel(name, "CPU") for name in names}
-        _Engaged.kernels = compat.Registrations("CPU", names)
-        for name, native in natives.items():
-            if native is None:
-                continue
-            short = name.removeprefix("c10d::")
-            call = native.call_boxed
-            kernel = _reduce(short, REDUCING[short], call) if short in REDUCING else _move(short, call)
-            private.overriding(_Engaged.kernels.add, name, kernel, with_keyset=True)
+        _Engaged.kernels = compat.Registrations("CPU", [f"c10d::{name}" for name in COLLECTIVES])
+        for name, collective in COLLECTIVES.items():
+            operator = compat.find_operator(f"c10d::{name}")
+            names = [argument.name for argument in compat.schema_of(operator).arguments]
+            kernel = _kernel(name, collective, names)
+            private.overriding(_Engaged.kernels.add, f"c10d::{name}", kernel)
     return _disengage
 
 

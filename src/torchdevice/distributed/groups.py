@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -16,15 +15,13 @@ import torch.distributed as dist
 from torchdevice import compat_distributed as private
 from torchdevice.compat import RealDevice
 from torchdevice.distributed import backends
+from torchdevice.distributed.vendor import VENDOR_TIMEOUT
 from torchdevice.events import Redirect, Site
 from torchdevice.patching.adapters import dress
 from torchdevice.patching.callers import user_frame
 from torchdevice.patching.translator import Translator
 
 _getframe = sys._getframe
-
-# Code that names NCCL counts on its timeout, not on gloo's half hour. torch has the figure only where it has NCCL.
-VENDOR_TIMEOUT = timedelta(minutes=10)
 
 
 class Groups:
@@ -55,26 +52,6 @@ class Groups:
             return made
 
         return dress(create, original, path)
-
-    def splitting(self, original: Callable[..., Any], path: str) -> Callable[..., Any]:
-        """`split_group`: gloo has nothing to split, so the part that this process belongs to is made anew."""
-        signature = inspect.signature(original)
-
-        def split_group(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs).arguments
-            parent = given.get("parent_pg") or dist.group.WORLD
-            if not self.translator.in_force or self.asked_for(parent) is None:
-                return original(*args, **kwargs)
-            ranks = dist.get_process_group_ranks(parent)
-            mine = dist.get_rank(parent)
-            for part in given.get("split_ranks") or ():
-                if mine in part:
-                    members = [ranks[rank] for rank in sorted(part)]
-                    options = {name: given[name] for name in ("timeout", "group_desc") if given.get(name) is not None}
-                    return dist.new_group(members, use_local_synchronization=True, **options)
-            return None
-
-        return dress(split_group, original, path)
 
     def _rewrite(self, arguments: dict[str, Any], path: str, frame: Any) -> str | None:
         """Change the arguments in place; the backend that was asked for."""

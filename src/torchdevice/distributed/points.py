@@ -8,18 +8,18 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from types import FunctionType
 from typing import Any
 
 import torch.distributed as dist
 
+from torchdevice import compat
 from torchdevice import compat_distributed as private
 from torchdevice.cuda.register import Register
 from torchdevice.cuda.surface import Kind, Row
-from torchdevice.distributed import backends, batchnorm, collectives, environment, staging, vendor, wrappers
+from torchdevice.distributed import backends, batchnorm, collectives, environment, gaps, staging, vendor, wrappers
 from torchdevice.distributed.groups import Groups
 from torchdevice.patching import adapters
-from torchdevice.patching.engine import Replacement
+from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import resolve_path
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import Host
@@ -41,15 +41,11 @@ WRITTEN: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
     (private.WORK_WAIT, wrappers.naming_rank, {}),
     (private.CPU_COUNT, wrappers.counting_for_launcher, {}),
 )
+# Modules that torch does not load by itself: replaced when somebody does. Module, the name that it defines, and a row.
+FSDP = "torch.distributed.fsdp.fully_sharded_data_parallel"
+LATER = ((FSDP, "FullyShardedDataParallel", f"{FSDP}.FullyShardedDataParallel.__init__", wrappers.sharded_init),)
 # What user code is told about the backend that it asked for; torch itself gets the truth.
 TOLD = Row("distributed", Kind.SIMULATED, "`nccl` where it was asked for", truth=True)
-
-
-def functions_with(parameter: str) -> Iterator[str]:
-    """Public functions of torch.distributed that have a parameter, by name."""
-    for name, value in sorted(vars(dist).items()):
-        if not name.startswith("_") and type(value) is FunctionType and parameter in inspect.signature(value).parameters:
-            yield name
 
 
 class Distributed:
@@ -60,6 +56,7 @@ class Distributed:
         self._register = register
         self._groups = Groups(translator, self._first_group)
         self._built: dict[str, list[Replacement]] = {}
+        self._later: dict[str, Replacement] = {}
         self._ways_back: list[Callable[[], object]] = []
         self._running = False
 
@@ -70,6 +67,31 @@ class Distributed:
         if host.type not in self._built:
             self._built[host.type] = [*self._creators(), *self._reductions(), *self._answers(), *self._written()]
         return [*self._built[host.type], *self._capability(host)]
+
+    def start(self) -> list[Callable[[], object]]:
+        """Wait for modules that are loaded later; the ways back."""
+        return [self._when_loaded(*row) for row in LATER] if dist.is_available() else []
+
+    def _when_loaded(self, module: str, last: str, path: str, adapter: Callable[..., Any]) -> Callable[[], object]:
+        applied: list[Applied] = []
+
+        def replace() -> None:
+            owner, _, name = path.rpartition(".")
+            if path not in self._later:
+                original = resolve_path(path)
+                self._later[path] = Replacement(
+                    path, resolve_path(owner), name, adapter(original, path, self._translator)
+                )
+            applied.append(apply([self._later[path]]))
+
+        stop_waiting = compat.when_imported(module, last, replace)
+
+        def go_back() -> None:
+            stop_waiting()
+            while applied:
+                applied.pop().undo()
+
+        return go_back
 
     def stop(self) -> None:
         """Take away what the first group switched on."""
@@ -89,17 +111,23 @@ class Distributed:
             if kind != "cpu":
                 self._ways_back.append(staging.engage(kind))
 
+    def _on_gloo(self) -> bool:
+        return self._translator.in_force and backends.own(self._translator.host.type) == backends.EVERYWHERE
+
     def _creators(self) -> Iterator[Replacement]:
-        for name in functions_with("backend"):
+        for name in gaps.functions_with("backend"):
             if name == "split_group":
-                yield from self._everywhere(name, self._groups.splitting)
+                yield from self._everywhere(name, lambda f, path: gaps.splitting(f, path, self._on_gloo))
             elif name != "is_backend_available":
                 yield from self._everywhere(name, self._groups.creating)
 
     def _reductions(self) -> Iterator[Replacement]:
-        for name in functions_with("op"):
-            yield from self._everywhere(name, lambda f, path: wrappers.premultiplied(f, path, self._translator))
-        for name in functions_with("device_ids"):
+        for name in gaps.functions_with("op"):
+            yield from self._everywhere(name, lambda f, path: gaps.premultiplied(f, path, self._on_gloo))
+        coalescing = resolve_path(private.COALESCING)
+        value = gaps.coalescing(coalescing, private.COALESCING, self._on_gloo)
+        yield from _places(private.COALESCING, coalescing, value)
+        for name in gaps.functions_with("device_ids"):
             yield from self._everywhere(name, lambda f, path: wrappers.with_device_ids(f, path, self._translator))
 
     def _answers(self) -> Iterator[Replacement]:

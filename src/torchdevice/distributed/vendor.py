@@ -5,17 +5,22 @@ Code names the class for its options and for `isinstance`; whoever makes an obje
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import torch.distributed.distributed_c10d as c10d
+
+# Code that names NCCL counts on its timeout, not on gloo's half hour. torch has the figure only where it has NCCL.
+VENDOR_TIMEOUT = timedelta(minutes=10)
 
 
 class Options(SimpleNamespace):
     """ProcessGroupNCCL.Options: every field can be set, only the timeout matters."""
 
     def __init__(self, is_high_priority_stream: bool = False, **fields: Any) -> None:
-        super().__init__(is_high_priority_stream=is_high_priority_stream, config=SimpleNamespace(), **fields)
+        given = {"_timeout": VENDOR_TIMEOUT, "config": SimpleNamespace(), **fields}
+        super().__init__(is_high_priority_stream=is_high_priority_stream, **given)
 
 
 def group_class(name: str) -> Any:

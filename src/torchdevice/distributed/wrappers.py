@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from torchdevice import compat_distributed as private
-from torchdevice.compat import RealTensor
+from torchdevice.compat import RealDevice
 from torchdevice.patching.adapters import dress
 from torchdevice.patching.translator import Translator
 
@@ -51,6 +51,19 @@ def _fold(arguments: dict[str, Any], name: str, change: Callable[[Any], Any]) ->
 def _folded(asked: Any, count: int) -> Any:
     """A number that the host does not have is folded; devices were translated when they were made."""
     return asked % count if isinstance(asked, int) else asked
+
+
+def sharded_init(original: Function, path: str, translator: Translator) -> Function:
+    """`FullyShardedDataParallel(device_id=local_rank)`: on a device without numbers, that device and no other."""
+    signature = inspect.signature(original)
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        given = signature.bind(self, *args, **kwargs)
+        if translator.in_force and translator.host.type in UNNUMBERED:
+            given.arguments["device_id"] = RealDevice(translator.host.type)
+        original(*given.args, **given.kwargs)
+
+    return dress(__init__, original, path)
 
 
 def with_device_ids(original: Function, path: str, translator: Translator) -> Function:
@@ -103,37 +116,6 @@ def unneeded(original: Function, path: str, translator: Translator) -> Function:
         return None if translator.in_force else original(self, *args)
 
     return dress(check, original, path)
-
-
-def premultiplied(original: Function, path: str, translator: Translator) -> Function:
-    """A reduction by `ReduceOp.PREMUL_SUM(factor)`, which NCCL alone has: multiply, then sum."""
-    signature = inspect.signature(original)
-    scaled = dist.ReduceOp.RedOpType.PREMUL_SUM
-
-    def reduce(*args: Any, **kwargs: Any) -> Any:
-        # `ReduceOp.SUM` and its like are members of an enumeration; only one with a factor is an object of the class.
-        operation = next((each for each in (*args, *kwargs.values()) if type(each) is dist.ReduceOp), None)
-        if operation is None or operation.op != scaled or not translator.in_force:
-            return original(*args, **kwargs)
-        given = signature.bind(*args, **kwargs)
-        inputs = [name for name in given.arguments if name.startswith("input")]
-        for name in inputs:
-            given.arguments[name] = _times(given.arguments[name], operation.factor)
-        if not inputs:  # the first argument is both
-            _scale(next(iter(given.arguments.values())), operation.factor)
-        given.arguments["op"] = dist.ReduceOp.SUM
-        return original(*given.args, **given.kwargs)
-
-    return dress(reduce, original, path)
-
-
-def _times(value: Any, factor: Any) -> Any:
-    return value * factor if isinstance(value, RealTensor) else [_times(each, factor) for each in value]
-
-
-def _scale(value: Any, factor: Any) -> None:
-    for tensor in [value] if isinstance(value, RealTensor) else value:
-        tensor.mul_(factor)
 
 
 def naming_rank(original: Function, path: str, translator: Translator) -> Function:

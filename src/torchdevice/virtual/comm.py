@@ -92,5 +92,5 @@ TABLE = {
     "_nccl_all_gather": nccl_all_gather,
     "_nccl_reduce_scatter": nccl_reduce_scatter,
     "_nccl_version": lambda: (2 << 32) | (21 << 16) | 5,
-    "_nccl_version_suffix": lambda: "",
+    "_nccl_version_suffix": lambda: b"",
 }

@@ -20,6 +20,7 @@ def install(kind: str) -> None:
 
         _offer_vendor_backend(module, kind)
         _add_cpu(module.BackendConfig, kind)
+        _fill_gaps(module)
         collectives.engage()
 
     after_import("torch.distributed.distributed_c10d", patch)
@@ -42,6 +43,19 @@ def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
     for place in (module, torch.distributed):
         vars(place).update({f"ProcessGroup{name}": backend, is_available.__name__: is_available})
     vars(module)[f"_{name}_AVAILABLE"] = True
+
+
+def _fill_gaps(module: ModuleType) -> None:
+    import torch.distributed
+
+    from torchdevice.distributed import gaps
+
+    rows = dict.fromkeys(gaps.functions_with("op"), gaps.premultiplied)
+    rows |= {"_coalescing_manager": gaps.coalescing, "split_group": gaps.splitting}
+    for name, adapter in rows.items():
+        replacement = adapter(getattr(module, name), f"{module.__name__}.{name}", lambda: True)
+        for place in (module, torch.distributed):
+            setattr(place, name, replacement)
 
 
 def _add_cpu(config: Any, kind: str) -> None:
