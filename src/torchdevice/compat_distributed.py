@@ -61,7 +61,9 @@ def group_name(group: Any) -> str:
 def overriding(register: Callable[..., None], *args: Any, **kwargs: Any) -> None:
     """Register a kernel where there is one already; torch warns of that once a process, and it is meant here."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="(?s).*verriding a previously registered kernel", category=UserWarning)
+        warnings.filterwarnings(
+            "ignore", message="(?s).*verriding a previously registered kernel", category=UserWarning
+        )
         register(*args, **kwargs)
 
 

@@ -94,7 +94,7 @@ class Session:
             replacements = [*self._replacements.select(self._translator.fills, lacks_dtypes(host.type))]
             if config.masquerade:
                 replacements += self._masquerades().select(host, config.device_count)
-                replacements += self._process_groups().select(host)
+                replacements += self._process_groups().select(host, config.device_count)
             self._applied = apply([*replacements, *_worker_replacement(config)])
         except BaseException:
             self._translator.stop()

@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 -m tests.distributed.program RESULTS.json [CHECK …]
 
-It is written as code for CUDA is: `nccl`, `cuda`, `set_device(local_rank)`. What each sharded or parallel result must be
-equal to is computed by the same rank alone, from the whole.
+It is written as code for CUDA is: `nccl`, `cuda`, `set_device(local_rank)`. What each sharded or parallel result must
+be equal to is computed by the same rank alone, from the whole.
 """
 
 from __future__ import annotations
@@ -250,6 +250,11 @@ def collectives_that_wait() -> object:
     ones = torch.ones(1, device=HERE)
     dist.all_reduce(ones, group=half)
     assert ones.item() == len(halves[0])
+    uneven = [torch.zeros(rank + 1, device=HERE) for rank in range(WORLD)]
+    dist.all_gather(uneven, torch.full((RANK + 1,), float(RANK), device=HERE))
+    assert [part.tolist() for part in uneven] == [[float(rank)] * (rank + 1) for rank in range(WORLD)]
+    dist.all_to_all(uneven, [torch.full((RANK + 1,), float(RANK), device=HERE) for _ in range(WORLD)])
+    assert [part.tolist() for part in uneven] == [[float(rank)] * (rank + 1) for rank in range(WORLD)]
     flat = torch.zeros(1, 3 * WORLD, device=HERE)
     dist.all_gather_into_tensor(flat, torch.full((3,), float(RANK), device=HERE))
     assert flat.view(WORLD, 3)[:, 0].tolist() == [float(rank) for rank in range(WORLD)]

@@ -1,4 +1,4 @@
-"""The five operators under `torch.nn.SyncBatchNorm`, which torch has for CUDA and XPU only, in operators of every device.
+"""The five operators under `torch.nn.SyncBatchNorm`, which torch has for CUDA and XPU, in operators of every device.
 
 torch's own autograd function calls them and does the communication; nothing of that is repeated here.
 """
@@ -6,6 +6,7 @@ torch's own autograd function calls them and does the communication; nothing of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,7 +111,7 @@ def backward_elemt(
     return gradient.to(input.dtype)
 
 
-OPERATORS = {
+OPERATORS: dict[str, Callable[..., Any]] = {
     "aten::batch_norm_stats": stats,
     "aten::batch_norm_gather_stats_with_counts": gather_stats_with_counts,
     "aten::batch_norm_elemt": elemt,

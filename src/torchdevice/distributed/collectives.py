@@ -31,7 +31,6 @@ BY_WIDTH = {1: torch.uint8, 2: torch.float16, 4: torch.int32, 8: torch.int64}
 WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}
 
 
-
 @dataclass(frozen=True)
 class Collective:
     """How an operator of c10d is called on a backend. `each`: once for every pair of tensors in its lists.
@@ -65,8 +64,15 @@ COLLECTIVES = {
 # An operator's argument → the field of the options that it becomes.
 FIELDS = {"root_rank": "rootRank", "root_tensor": "rootTensor", "async_op": "asyncOp"}
 BY_ELEMENTS = frozenset(
-    {"_allgather_base_", "allgather_into_tensor_coalesced_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"}
+    {
+        "_allgather_base_",
+        "allgather_into_tensor_coalesced_",
+        "_reduce_scatter_base_",
+        "reduce_scatter_tensor_coalesced_",
+    }
 )
+# NCCL lets every rank give a part of its own size.
+OF_ANY_SIZE = frozenset({"alltoall_", "allgather_"})
 NOT_BY_GATHER = frozenset({torch.complex64, torch.complex128})
 CPU = torch.device("cpu")
 
@@ -144,6 +150,8 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
                 lists = [mapped(value, as_bytes) for value in lists]
         if name in BY_ELEMENTS:
             lists = [mapped(value, flat) for value in lists]
+        if name in OF_ANY_SIZE and len({tensor.shape for value in lists for tensor in tensors_in(value)}) > 1:
+            return (args[0], private.boxed(_exchange(private.backend_of(group, CPU), name, lists, group.size())))
         splits = [given[each] for each in ("output_split_sizes", "input_split_sizes") if each in given]
         call = getattr(private.backend_of(group, CPU), collective.method)
         pairs = zip(*lists, strict=True) if collective.each else [tuple(lists)]
@@ -152,6 +160,22 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
         return (args[0], private.boxed(work)) if collective.returns else private.boxed(work)
 
     return kernel
+
+
+def _exchange(backend: Any, name: str, lists: Sequence[Any], size: int) -> Following:
+    """Parts of different sizes: one exchange of flat buffers, which gloo can do with any splits."""
+    outputs, inputs = (lists[0], lists[1]) if name == "alltoall_" else (lists[0][0], lists[1] * size)
+    sent = torch.cat([tensor.reshape(-1) for tensor in inputs])
+    received = sent.new_empty(sum(tensor.numel() for tensor in outputs))
+    splits = [[tensor.numel() for tensor in each] for each in (outputs, inputs)]
+    work = backend.alltoall_base(received, sent, *splits, c10d.AllToAllOptions())
+
+    def finish() -> list[torch.Tensor]:
+        for tensor, part in zip(outputs, received.split(splits[0]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+        return list(outputs)
+
+    return Following([work], finish)
 
 
 def _options(collective: Collective, given: dict[str, Any]) -> Any:

@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping
 from torchdevice.events import Ledger, Simulated, Site
 
 MEANINGLESS = re.compile(r"(NCCL|TORCH_NCCL|RCCL|CUDA)_[A-Z0-9_]+")
-# Honoured (a count of devices), or read by tools that build and find software, not by a device.
-MEANT = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_MODULE_LOADING"})
+# Honoured (a count of devices), read by tools that build and find software, or set by torchrun for every worker.
+MEANT = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_MODULE_LOADING"}
+    | {"TORCH_NCCL_ASYNC_ERROR_HANDLING"}
+)
 ENVIRONMENT = "<environment>"
 
 

@@ -23,7 +23,11 @@ Applies = Callable[[], bool]
 def functions_with(parameter: str) -> Iterator[str]:
     """Public functions of torch.distributed that have a parameter, by name."""
     for name, value in sorted(vars(dist).items()):
-        if not name.startswith("_") and type(value) is FunctionType and parameter in inspect.signature(value).parameters:
+        if (
+            not name.startswith("_")
+            and type(value) is FunctionType
+            and parameter in inspect.signature(value).parameters
+        ):
             yield name
 
 

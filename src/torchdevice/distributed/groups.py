@@ -25,11 +25,12 @@ _getframe = sys._getframe
 
 
 class Groups:
-    """The groups of this process. `used` runs when the first one is made."""
+    """The groups of this process. `used` runs when one is made; `devices` counts those that code is told of."""
 
-    def __init__(self, translator: Translator, used: Callable[[], None]) -> None:
+    def __init__(self, translator: Translator, used: Callable[[], None], devices: Callable[[], int]) -> None:
         self.translator = translator
         self._used = used
+        self._devices = devices
         self._asked: dict[str, str] = {}  # by the group's name
 
     def asked_for(self, group: Any) -> str | None:
@@ -72,9 +73,7 @@ class Groups:
         if given == backends.EVERYWHERE or not host.accelerated:
             arguments.pop("device_id", None)  # binds a group to one accelerator, which gloo does not
         if "group_size" in _parameters(path) and arguments.get("group_size") is None:
-            import torch
-
-            arguments["group_size"] = max(1, torch.cuda.device_count())
+            arguments["group_size"] = max(1, self._devices())  # torch counts CUDA's
         return asked.lower() if isinstance(asked, str) and given != asked else None
 
     def _remember(self, made: Any, asked: str | None) -> None:

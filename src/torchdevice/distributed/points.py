@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from torchdevice import compat
 from torchdevice import compat_distributed as private
+from torchdevice.config import visible_devices
 from torchdevice.cuda.register import Register
 from torchdevice.cuda.surface import Kind, Row
 from torchdevice.distributed import backends, batchnorm, collectives, environment, gaps, staging, vendor, wrappers
@@ -39,7 +40,6 @@ WRITTEN: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
     (f"{MESH}.DeviceMesh.__init__", adapters.parameter, {"name": "device_type", "as_type": True}),
     (f"{MESH}.DeviceMesh.from_group", adapters.parameter, {"name": "device_type", "as_type": True}),
     (private.WORK_WAIT, wrappers.naming_rank, {}),
-    (private.CPU_COUNT, wrappers.counting_for_launcher, {}),
 )
 # Modules that torch does not load by itself: replaced when somebody does. Module, the name that it defines, and a row.
 FSDP = "torch.distributed.fsdp.fully_sharded_data_parallel"
@@ -54,14 +54,22 @@ class Distributed:
     def __init__(self, translator: Translator, register: Register) -> None:
         self._translator = translator
         self._register = register
-        self._groups = Groups(translator, self._first_group)
+        self._told = 1
+        self._groups = Groups(translator, self._first_group, self._devices)
         self._built: dict[str, list[Replacement]] = {}
         self._later: dict[str, Replacement] = {}
         self._ways_back: list[Callable[[], object]] = []
         self._running = False
 
-    def select(self, host: Host) -> list[Replacement]:
-        """What to apply on a host; nothing where torch has no distributed package."""
+    def _devices(self) -> int:
+        return visible_devices(self._told)
+
+    def select(self, host: Host, told: int = 1) -> list[Replacement]:
+        """What to apply on a host; nothing where torch has no distributed package.
+
+        `told`: the number of devices that code is told where there is one or none.
+        """
+        self._told = host.count if host.accelerated and host.type not in wrappers.UNNUMBERED else told
         if not dist.is_available() or host.type == "cuda":
             return []
         if host.type not in self._built:
@@ -149,6 +157,9 @@ class Distributed:
                 yield Replacement(f"{holder}.ProcessGroupNCCL", sys.modules[holder], "ProcessGroupNCCL", made)
 
     def _written(self) -> Iterator[Replacement]:
+        count = resolve_path(private.CPU_COUNT)
+        counting = wrappers.counting_for_launcher(count, private.CPU_COUNT, self._translator, self._devices)
+        yield from _places(private.CPU_COUNT, count, counting)
         for path, adapter, options in WRITTEN:
             holder, _, name = path.rpartition(".")
             owner = resolve_path(holder)
@@ -189,5 +200,3 @@ def _offers_vendors(original: Callable[[str], bool]) -> Callable[[str], bool]:
         return True if backends.names_vendor(backend) else original(backend)
 
     return is_backend_available
-
-

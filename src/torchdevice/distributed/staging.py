@@ -18,6 +18,7 @@ from torchdevice.distributed.works import Following
 # Their first argument is read, or is there to choose the device; of all others it is what the collective writes.
 WRITE_NOTHING = frozenset({"c10d::send", "c10d::barrier", "c10d::monitored_barrier_", "c10d::check_for_nan"})
 
+
 def _staged(operator: Any, writes: bool) -> Callable[..., Any]:
     def kernel(*args: Any) -> Any:
         copies = {id(tensor): tensor.to("cpu") for value in args for tensor in tensors_in(value)}

@@ -13,7 +13,7 @@ Finish = Callable[[], list[torch.Tensor]]
 _waited_for: set[Any] = set()  # works are reached through C++, which does not keep their Python side
 
 
-class Following(dist.Work):  # type: ignore[misc]
+class Following(dist.Work):
     """Waits for the works before it, then finishes; what they raise is raised by whoever waits."""
 
     def __init__(self, before: Sequence[Any], finish: Finish) -> None:

@@ -133,13 +133,15 @@ def naming_rank(original: Function, path: str, translator: Translator) -> Functi
     return dress(wait, original, path)
 
 
-def counting_for_launcher(original: Function, path: str, translator: Translator) -> Function:
+def counting_for_launcher(
+    original: Function, path: str, translator: Translator, devices: Callable[[], int]
+) -> Function:
     """torchrun's `--nproc-per-node=auto` counts processors where there is no accelerator: the devices it is told of."""
 
     def cpu_count() -> Any:
         frame = inspect.currentframe()
         asker = frame.f_back if frame is not None else None
         auto = asker is not None and asker.f_locals.get("nproc_per_node") == "auto"
-        return torch.cuda.device_count() if auto and translator.in_force else original()
+        return devices() if auto and translator.in_force else original()
 
     return dress(cpu_count, original, path)
