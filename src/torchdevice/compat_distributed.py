@@ -53,6 +53,13 @@ def backend_of(group: Any, device: torch.device) -> Any:
     return group._get_backend(device)
 
 
+def reductions() -> list[str]:
+    """The methods of process groups that take a reduction among their options. Expiry: public signatures of them."""
+    names = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "_reduce_scatter_base")
+    newer = ("reduce_scatter_tensor_coalesced", "reduce_scatter_single", "reduce_scatter_single_coalesced")
+    return [name for name in (*names, *newer) if hasattr(dist.ProcessGroup, name)]
+
+
 def group_name(group: Any) -> str:
     """The name under which torch knows a group in this process."""
     return str(group.group_name)
@@ -65,6 +72,16 @@ def overriding(register: Callable[..., None], *args: Any, **kwargs: Any) -> None
             "ignore", message="(?s).*verriding a previously registered kernel", category=UserWarning
         )
         register(*args, **kwargs)
+
+
+def leave_untraced(package: str) -> None:
+    """Make torch's compiler run the functions of a package as they are, also under code that it has compiled.
+
+    Expiry: kernels of operators that the compiler never looks into.
+    """
+    from torch._dynamo import trace_rules
+
+    trace_rules.add(package)
 
 
 def under_another_backend_name(function: Any, kind: Callable[[], str]) -> Any:

@@ -22,10 +22,11 @@ from pathlib import Path
 from tests.distributed.harness import ROOT, torchrun
 
 SETTINGS = {
-    "translated to the CPU": {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": "cpu", "TORCHDEVICE_DEVICE_COUNT": "2"},
-    "virtual `cuda`, 2 devices": {"TORCHDEVICE_VIRTUAL": "cuda:2"},
+    "translated to the CPU": {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": "cpu", "TORCHDEVICE_DEVICE_COUNT": "3"},
+    "virtual `cuda`, 3 devices": {"TORCHDEVICE_VIRTUAL": "cuda:3"},
 }
 TIMEOUT = timedelta(seconds=20)
+RANKS = 3
 MODULE = "torch.testing._internal.distributed.distributed_test"
 # They end their process, wait for minutes on purpose, or need processes that torch starts for each test.
 LEFT_OUT = {
@@ -38,6 +39,19 @@ LEFT_OUT = {
     "test_monitored_barrier_wait_all_ranks": "waits for a timeout on purpose",
     "test_ddp_remove_autograd_hooks": "leaves its process unusable",
 }
+# Why a test fails that is no fault of the computation: a piece of its traceback, and what it means.
+REASONS = {
+    "self.assertEqual(len(events)": "looks for profiler events under the name `nccl:…`; they are gloo's",
+    "events = get_profiling_event": "looks for profiler events under the name `nccl:…`; they are gloo's",
+    "'torchvision' is not defined": "needs torchvision",
+    "Pair is not connected": "a rank sends to itself, which gloo does not do",
+    "'gloo' != 'nccl'": "reads the backend from torch's log, which has the truth",
+    "current_accelerator": "asks torch.accelerator, which has the truth",
+    "torch.accelerator": "asks torch.accelerator, which has the truth",
+    "doesn't support events": "DDP's own mixed precision waits on events, which torch has for accelerators only",
+    "None is not 0": "reads `device_ids` back, of which the CPU has none",
+    "'' != '0'": "reads `device_ids` back, of which the CPU has none",
+}
 BEGIN, END = "<!-- torch_suite begins -->", "<!-- torch_suite ends -->"
 
 
@@ -45,13 +59,12 @@ def rank_main(folder: Path) -> None:
     """One rank: every test, its outcome agreed on with the others."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     os.environ.update(BACKEND="nccl", TEMP_DIR=str(folder), INIT_METHOD="env://")
-    for name in ("barrier", "test_dir", "init_dir"):
-        (folder / name).mkdir(exist_ok=True)
     import torch
     import torch.distributed as dist
+
+    _count_as_user_code()
     from torch.testing._internal.distributed import distributed_test
 
-    _count_as_user_code(distributed_test)
     base = distributed_test.DistributedTest._DistTestBase
     kind = type("TestDistBackend", (distributed_test.TestDistBackend, base), {})
     agreed = dist.FileStore(str(folder / "agreed"), world)
@@ -59,6 +72,12 @@ def rank_main(folder: Path) -> None:
     for name in unittest.TestLoader().getTestCaseNames(kind):
         if name in LEFT_OUT:
             continue
+        own = folder / name  # what torch makes anew for each test
+        os.environ["TEMP_DIR"] = str(own)
+        for each in ("barrier", "test_dir", "init_dir"):
+            (own / each).mkdir(parents=True, exist_ok=True)
+        distributed_test.Barrier.barrier_id = 0
+        dist.set_debug_level(dist.DebugLevel.OFF)
         if torch.cuda.is_available():
             torch.cuda.set_device(rank)
         store = dist.FileStore(str(folder / f"store_{name}"), world)
@@ -96,19 +115,21 @@ def _run(case: unittest.TestCase, name: str, rank: int) -> list[str]:
     return ["passed", ""]
 
 
-def _count_as_user_code(tests: object) -> None:
-    """torch's own files get the truth about devices; its tests are programs like any other."""
-    from torch.testing._internal import common_cuda, common_distributed, common_utils
-
+def _count_as_user_code() -> None:
+    """torch's own files get the truth about devices; its tests are programs like any other, and ask when imported."""
     import torchdevice
+    from torchdevice.compat import TORCH_FOLDER
     from torchdevice.patching.callers import _role
     from torchdevice.policy.resolve import Caller
     from torchdevice.session import session
 
     if torchdevice.is_active():
-        for module in (tests, common_distributed, common_utils, common_cuda):
-            name = str(module.__file__)  # type: ignore[attr-defined]
-            session._translator.roles[name] = _role(Caller.USER, inner=False)
+        for path in Path(TORCH_FOLDER, "testing", "_internal").rglob("*.py"):
+            session._translator.roles[str(path)] = _role(Caller.USER, inner=False)
+
+
+def _reason(said: str) -> str:
+    return next((reason for piece, reason in REASONS.items() if piece in said), "")
 
 
 def main() -> None:
@@ -117,7 +138,7 @@ def main() -> None:
     for title, settings in SETTINGS.items():
         with tempfile.TemporaryDirectory() as folder:
             command = ("-m", "tests.distributed.torch_suite", folder)
-            done = torchrun(2, *command, timeout=3000, **settings)  # type: ignore[arg-type]
+            done = torchrun(RANKS, *command, timeout=3000, **settings)  # type: ignore[arg-type]
             path = Path(folder) / "outcomes.json"
             if not path.exists():
                 raise SystemExit(done.stdout + done.stderr[-5000:])
@@ -125,11 +146,14 @@ def main() -> None:
         counts = collections.Counter(kind for kind, _ in outcomes.values())
         figures = [counts["passed"], counts["failed"], counts["skipped"], len(LEFT_OUT)]
         lines.append(f"| {title} | {' | '.join(map(str, figures))} |")
-        for name, (kind, said) in sorted(outcomes.items()):
-            if kind == "failed":
-                failures.append(f"- {title}: `{name}`: {said.splitlines()[0][:160]}")
-        Path(tempfile.gettempdir(), f"torch_suite_{len(lines)}.json").write_text(json.dumps(outcomes, indent=1))
-    text = "\n".join([*lines, "", *(["What failed:", "", *failures] if failures else [])])
+        failed = {name: said for name, (kind, said) in sorted(outcomes.items()) if kind == "failed"}
+        why = collections.Counter(_reason(said) for said in failed.values())
+        failures += [f"| {title} | {count} | {reason} |" for reason, count in why.most_common() if reason]
+        unexplained = {name: said for name, said in failed.items() if not _reason(said)}
+        failures += [f"| {title} | 1 | `{name}`: {said.splitlines()[0][:120]} |" for name, said in unexplained.items()]
+    if failures:
+        failures = ["| run | failed | because the test |", "| --- | --- | --- |", *failures]
+    text = "\n".join([*lines, "", *failures])
     print(text)
     docs = ROOT / "docs" / "distributed.md"
     whole = docs.read_text(encoding="utf-8")

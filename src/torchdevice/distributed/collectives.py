@@ -71,8 +71,6 @@ BY_ELEMENTS = frozenset(
         "reduce_scatter_tensor_coalesced_",
     }
 )
-# NCCL lets every rank give a part of its own size.
-OF_ANY_SIZE = frozenset({"alltoall_", "allgather_"})
 NOT_BY_GATHER = frozenset({torch.complex64, torch.complex128})
 CPU = torch.device("cpu")
 
@@ -150,7 +148,7 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
                 lists = [mapped(value, as_bytes) for value in lists]
         if name in BY_ELEMENTS:
             lists = [mapped(value, flat) for value in lists]
-        if name in OF_ANY_SIZE and len({tensor.shape for value in lists for tensor in tensors_in(value)}) > 1:
+        if name == "alltoall_" or (name == "allgather_" and len({tensor.shape for tensor in lists[0][0]}) > 1):
             return (args[0], private.boxed(_exchange(private.backend_of(group, CPU), name, lists, group.size())))
         splits = [given[each] for each in ("output_split_sizes", "input_split_sizes") if each in given]
         call = getattr(private.backend_of(group, CPU), collective.method)
@@ -163,7 +161,11 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
 
 
 def _exchange(backend: Any, name: str, lists: Sequence[Any], size: int) -> Following:
-    """Parts of different sizes: one exchange of flat buffers, which gloo can do with any splits."""
+    """Parts of different sizes, which NCCL allows: one exchange of flat buffers, which gloo does with any splits.
+
+    All ranks must take this way or none: the sizes that an `all_gather` is given are the same everywhere, those of an
+    `all_to_all` are not, so it is always done like this.
+    """
     outputs, inputs = (lists[0], lists[1]) if name == "alltoall_" else (lists[0][0], lists[1] * size)
     sent = torch.cat([tensor.reshape(-1) for tensor in inputs])
     received = sent.new_empty(sum(tensor.numel() for tensor in outputs))

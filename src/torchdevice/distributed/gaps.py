@@ -66,31 +66,28 @@ def splitting(original: Function, path: str, applies: Applies) -> Function:
 
 
 def premultiplied(original: Function, path: str, applies: Applies) -> Function:
-    """A reduction by `ReduceOp.PREMUL_SUM(factor)`, which NCCL alone has: multiply, then sum."""
-    signature = inspect.signature(original)
+    """A method of process groups, asked to reduce by `ReduceOp.PREMUL_SUM(factor)`: multiply, then sum.
+
+    Methods, not the functions that people call: torch's compiler knows those by their identity.
+    """
     scaled = dist.ReduceOp.RedOpType.PREMUL_SUM
 
-    def reduce(*args: Any, **kwargs: Any) -> Any:
-        # `ReduceOp.SUM` and its like are members of an enumeration; only one with a factor is an object of the class.
-        operation = next((each for each in (*args, *kwargs.values()) if type(each) is dist.ReduceOp), None)
-        if operation is None or operation.op != scaled or not applies():
-            return original(*args, **kwargs)
-        given = signature.bind(*args, **kwargs)
-        inputs = [name for name in given.arguments if name.startswith("input")]
-        for name in inputs:
-            given.arguments[name] = _times(given.arguments[name], operation.factor)
-        if not inputs:  # the first argument is both
-            _scale(next(iter(given.arguments.values())), operation.factor)
-        given.arguments["op"] = dist.ReduceOp.SUM
-        return original(*given.args, **given.kwargs)
+    def reduce(self: Any, *args: Any, **kwargs: Any) -> Any:
+        options = next((each for each in (*args, *kwargs.values()) if hasattr(each, "reduceOp")), None)
+        operation = getattr(options, "reduceOp", None)
+        if operation is None or operation != scaled or not applies():
+            return original(self, *args, **kwargs)
+        *output, given = [position for position, each in enumerate(args) if each is not options]
+        if output:
+            args = (*args[:given], _times(args[given], operation.factor), *args[given + 1 :])
+        else:  # the one argument is both
+            for tensor in args[given]:
+                tensor.mul_(operation.factor)
+        options.reduceOp = dist.ReduceOp.SUM
+        return original(self, *args, **kwargs)
 
     return dress(reduce, original, path)
 
 
 def _times(value: Any, factor: Any) -> Any:
     return value * factor if isinstance(value, RealTensor) else [_times(each, factor) for each in value]
-
-
-def _scale(value: Any, factor: Any) -> None:
-    for tensor in [value] if isinstance(value, RealTensor) else value:
-        tensor.mul_(factor)

@@ -55,7 +55,7 @@ class Groups:
         return dress(create, original, path)
 
     def _rewrite(self, arguments: dict[str, Any], path: str, frame: Any) -> str | None:
-        """Change the arguments in place; the backend that was asked for."""
+        """Change the arguments in place; the backend that was asked for, None where it is left to torch."""
         host = self.translator.host
         asked = arguments.get("backend")
         device = arguments.get("device_id")
@@ -74,7 +74,7 @@ class Groups:
             arguments.pop("device_id", None)  # binds a group to one accelerator, which gloo does not
         if "group_size" in _parameters(path) and arguments.get("group_size") is None:
             arguments["group_size"] = max(1, self._devices())  # torch counts CUDA's
-        return asked.lower() if isinstance(asked, str) and given != asked else None
+        return None if asked is None else str(asked).lower()
 
     def _remember(self, made: Any, asked: str | None) -> None:
         """Groups without a backend of their own have that of the default group."""

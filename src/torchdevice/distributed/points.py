@@ -78,7 +78,10 @@ class Distributed:
 
     def start(self) -> list[Callable[[], object]]:
         """Wait for modules that are loaded later; the ways back."""
-        return [self._when_loaded(*row) for row in LATER] if dist.is_available() else []
+        if not dist.is_available():
+            return []
+        untraced = compat.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
+        return [untraced, *(self._when_loaded(*row) for row in LATER)]
 
     def _when_loaded(self, module: str, last: str, path: str, adapter: Callable[..., Any]) -> Callable[[], object]:
         applied: list[Applied] = []
@@ -112,6 +115,7 @@ class Distributed:
             return
         self._running = True
         kind = self._translator.host.type
+        environment.carry_over()
         environment.note(self._register.ledger, kind)
         self._ways_back.append(collectives.engage())
         if kind in wrappers.UNNUMBERED:
@@ -130,8 +134,10 @@ class Distributed:
                 yield from self._everywhere(name, self._groups.creating)
 
     def _reductions(self) -> Iterator[Replacement]:
-        for name in gaps.functions_with("op"):
-            yield from self._everywhere(name, lambda f, path: gaps.premultiplied(f, path, self._on_gloo))
+        for name in private.reductions():
+            path = f"torch.distributed.ProcessGroup.{name}"
+            value = gaps.premultiplied(getattr(dist.ProcessGroup, name), path, self._on_gloo)
+            yield Replacement(path, dist.ProcessGroup, name, value)
         coalescing = resolve_path(private.COALESCING)
         value = gaps.coalescing(coalescing, private.COALESCING, self._on_gloo)
         yield from _places(private.COALESCING, coalescing, value)

@@ -43,17 +43,29 @@ def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
     for place in (module, torch.distributed):
         vars(place).update({f"ProcessGroup{name}": backend, is_available.__name__: is_available})
     vars(module)[f"_{name}_AVAILABLE"] = True
+    # Asked for where torch is told to check collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL) and has NCCL.
+    torch._C._distributed_c10d._hash_tensors = _hash_tensors
+
+
+def _hash_tensors(tensors: list[Any]) -> int:
+    return hash(tuple(bytes(tensor.cpu().contiguous().view(-1).tolist()) for tensor in tensors))
+
+
+def _always() -> bool:
+    return True
 
 
 def _fill_gaps(module: ModuleType) -> None:
     import torch.distributed
 
+    from torchdevice import compat_distributed as private
     from torchdevice.distributed import gaps
 
-    rows = dict.fromkeys(gaps.functions_with("op"), gaps.premultiplied)
-    rows |= {"_coalescing_manager": gaps.coalescing, "split_group": gaps.splitting}
-    for name, adapter in rows.items():
-        replacement = adapter(getattr(module, name), f"{module.__name__}.{name}", lambda: True)
+    for name in private.reductions():
+        method = getattr(module.ProcessGroup, name)
+        setattr(module.ProcessGroup, name, gaps.premultiplied(method, f"torch.distributed.ProcessGroup.{name}", _always))
+    for name, adapter in {"_coalescing_manager": gaps.coalescing, "split_group": gaps.splitting}.items():
+        replacement = adapter(getattr(module, name), f"{module.__name__}.{name}", _always)
         for place in (module, torch.distributed):
             setattr(place, name, replacement)
 
