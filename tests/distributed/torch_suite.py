@@ -59,6 +59,7 @@ def rank_main(folder: Path) -> None:
     """One rank: every test, its outcome agreed on with the others."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     os.environ.update(BACKEND="nccl", TEMP_DIR=str(folder), INIT_METHOD="env://")
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # some tests meet at a store of their own
     import torch
     import torch.distributed as dist
 
@@ -143,6 +144,8 @@ def main() -> None:
             if not path.exists():
                 raise SystemExit(done.stdout + done.stderr[-5000:])
             outcomes = json.loads(path.read_text())
+        if done.returncode != 0:
+            raise SystemExit(f"{title}: ended after {list(outcomes)[-1]}\n{done.stderr[-3000:]}")
         counts = collections.Counter(kind for kind, _ in outcomes.values())
         figures = [counts["passed"], counts["failed"], counts["skipped"], len(LEFT_OUT)]
         lines.append(f"| {title} | {' | '.join(map(str, figures))} |")

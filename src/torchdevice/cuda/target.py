@@ -73,6 +73,10 @@ class Target:
     def current(self) -> int:
         return getattr(self._chosen, "index", 0)
 
+    def device(self) -> torch.device:
+        """The current device as torch knows it: the CPU has no number, and where there is one device it is 0."""
+        return compat.RealDevice(self.type) if self.type == "cpu" else compat.RealDevice(self.type, 0)
+
     def select(self, index: int) -> None:
         """Make a device current, in this thread: all of them are the one device, but code reads its choice back."""
         self._chosen.index = index
@@ -241,6 +245,9 @@ class Native(Target):
 
     def current(self) -> int:
         return int(self.module.current_device())
+
+    def device(self) -> torch.device:
+        return compat.RealDevice(self.type, self.current())
 
     def select(self, index: int) -> None:
         self.module.set_device(index)
