@@ -73,7 +73,7 @@ def premultiplied(original: Function, path: str, applies: Applies) -> Function:
     scaled = dist.ReduceOp.RedOpType.PREMUL_SUM
 
     def reduce(self: Any, *args: Any, **kwargs: Any) -> Any:
-        options = next((each for each in (*args, *kwargs.values()) if hasattr(each, "reduceOp")), None)
+        options: Any = next((each for each in (*args, *kwargs.values()) if hasattr(each, "reduceOp")), None)
         operation = getattr(options, "reduceOp", None)
         if operation is None or operation != scaled or not applies():
             return original(self, *args, **kwargs)

@@ -63,7 +63,9 @@ def _fill_gaps(module: ModuleType) -> None:
 
     for name in private.reductions():
         method = getattr(module.ProcessGroup, name)
-        setattr(module.ProcessGroup, name, gaps.premultiplied(method, f"torch.distributed.ProcessGroup.{name}", _always))
+        setattr(
+            module.ProcessGroup, name, gaps.premultiplied(method, f"torch.distributed.ProcessGroup.{name}", _always)
+        )
     for name, adapter in {"_coalescing_manager": gaps.coalescing, "split_group": gaps.splitting}.items():
         replacement = adapter(getattr(module, name), f"{module.__name__}.{name}", _always)
         for place in (module, torch.distributed):
