@@ -5,9 +5,11 @@ Functions that make groups or reduce are found in torch by their parameters.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import torch.distributed as dist
@@ -195,10 +197,15 @@ def _places(path: str, original: Any, value: Any) -> list[Replacement]:
     """The object under every name that a loaded module around torch.distributed has for it: many import it early."""
     name = path.rpartition(".")[2]
     return [
-        Replacement(f"{module_name}.{name}", module, name, value)
-        for module_name, module in list(sys.modules.items())
-        if module_name.startswith(AROUND) and vars(module).get(name) is original
+        Replacement(f"{module.__name__}.{name}", module, name, value)
+        for module in _around(len(sys.modules))
+        if vars(module).get(name) is original
     ]
+
+
+@functools.lru_cache(maxsize=1)
+def _around(loaded: int) -> list[ModuleType]:
+    return [module for name, module in list(sys.modules.items()) if name.startswith(AROUND)]
 
 
 def _offers_vendors(original: Callable[[str], bool]) -> Callable[[str], bool]:
