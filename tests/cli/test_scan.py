@@ -197,3 +197,12 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(capsys.readouterr().out)
     assert data == as_data(scan([tmp_path]))
     assert (data["schema"], data["counts"]["handled"], data["findings"][0]["line"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("backend", ["nccl", "NCCL", "cuda:nccl", "cpu:gloo,cuda:nccl"])
+def test_backends_are_told_as_the_runtime_translates_them(backend: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"import torch.distributed as dist\ndist.init_process_group({backend!r})\n")
+    (finding,) = scan([script]).found
+    assert (finding.group, finding.construct) == ("handled", f'the backend "{backend}"')
+    assert "gloo" in finding.note

@@ -16,12 +16,15 @@ VENDOR = {"cuda": "NCCL", "xpu": "XCCL"}
 
 def install(kind: str) -> None:
     def patch(module: ModuleType) -> None:
+        from torchdevice import compat
+        from torchdevice import compat_distributed as private
         from torchdevice.distributed import collectives  # torch.distributed is loaded now
 
         _offer_vendor_backend(module, kind)
         _add_cpu(module.BackendConfig, kind)
         _fill_gaps(module)
         collectives.engage()
+        compat.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
     after_import("torch.distributed.distributed_c10d", patch)
 
