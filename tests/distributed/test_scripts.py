@@ -77,11 +77,11 @@ def test_a_killed_rank_ends_all_and_a_restart_resumes(tmp_path: Path) -> None:
         ("mismatched", r"rank [01] after \d s: \[rank [01] of 2\] "),
     ],
 )
-def test_errors_come_in_time_and_name_the_rank(how: str, said: str) -> None:
-    done = torchrun(2, str(SCRIPTS / "failing.py"), how, **CPU)
+def test_errors_come_in_time_and_name_the_rank(how: str, said: str, tmp_path: Path) -> None:
+    done = torchrun(2, str(SCRIPTS / "failing.py"), how, str(tmp_path), **CPU)
     assert done.returncode != 0
     assert re.search(said, done.stdout), done.stdout + done.stderr[-2000:]
-    assert left_running("failing.py") == []
+    assert left_running(str(tmp_path)) == []
 
 
 ALONE = """

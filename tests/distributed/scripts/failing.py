@@ -1,4 +1,4 @@
-"""What goes wrong in distributed programs. The argument says which: each process prints what it met."""
+"""What goes wrong in distributed programs. The first argument says which: each process prints what it met."""
 
 import os
 import sys
