@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers unit test-cuda realworld conformance bench fuzz soak sanitize clean
+.PHONY: demo test lint types layers unit test-cuda realworld conformance distributed bench fuzz soak sanitize clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -62,3 +62,9 @@ clean:
 # Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
 conformance: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -m tests.conformance.run
+
+# Many processes for many minutes: more ranks, two hosts, failures, and torch's own distributed tests on what stands for
+# NCCL; writes its figures into docs/distributed.md.
+distributed: $(VENV)/.installed
+	$(BIN)/python -m pytest -m distributed tests/distributed
+	PYTHONPATH=src $(BIN)/python -m tests.distributed.torch_suite

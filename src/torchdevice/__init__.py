@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchdevice.errors import (
         AlreadyActive,
+        CollectiveUnsupported,
         ConfigError,
         CudaOnlyError,
         FallbackRefused,
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyActive",
+    "CollectiveUnsupported",
     "ConfigError",
     "CudaOnlyError",
     "Decision",
@@ -81,7 +83,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.notebook"), _EXTENSION[name])
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    is_error = name.endswith(("Error", "Warning", "Active", "Unavailable", "Refused"))
+    is_error = name.endswith(("Error", "Warning", "Active", "Unavailable", "Refused", "Unsupported"))
     home = _HOMES.get(name, "errors" if is_error else "session")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return value

@@ -21,6 +21,7 @@ FALLBACKS = ("auto", "off", "cpu", "mlx,cpu")
 FLOAT64 = ("downcast", "cpu", "error")
 AUTO = "auto"
 PROFILE = "TORCHDEVICE_PROFILE"  # the switch of `run --profile`
+MAX_DEVICES = 64
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
@@ -42,6 +43,7 @@ SETTINGS = (
     Setting("fallback", "TORCHDEVICE_FALLBACK", FALLBACKS),
     Setting("float64", "TORCHDEVICE_FLOAT64", FLOAT64),
 )
+DEVICE_COUNT = "TORCHDEVICE_DEVICE_COUNT"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Config:
     log_level: str = "WARNING"
     fallback: str = AUTO
     float64: str = "downcast"
+    device_count: int = 1  # what code is told on a host with one device or none
     enabled: bool = True
     masquerade: bool = True
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -84,6 +87,10 @@ def resolve_config(
     if masquerade is not None:
         values["masquerade"] = _flag("TORCHDEVICE_MASQUERADE", masquerade)
         sources["masquerade"] = "TORCHDEVICE_MASQUERADE"
+    count = environ.get(DEVICE_COUNT)
+    if count:
+        values["device_count"] = _count(count)
+        sources["device_count"] = DEVICE_COUNT
     return Config(enabled=enabled, sources=sources, **values)
 
 
@@ -141,6 +148,32 @@ def cache_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "torchdevice"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchdevice"
+
+
+def _count(given: str) -> int:
+    if given.strip().isdecimal() and 1 <= int(given) <= MAX_DEVICES:
+        return int(given)
+    raise ConfigError(
+        explain_error(
+            f"{DEVICE_COUNT}={given!r} was asked for",
+            "it is no number of devices, so nothing was changed",
+            f"set it to 1 … {MAX_DEVICES}: scripts that start a process per GPU start as many",
+        )
+    )
+
+
+def visible_devices(count: int, environ: Mapping[str, str] | None = None) -> int:
+    """How many of `count` devices CUDA_VISIBLE_DEVICES leaves: none for `""` and `"-1"`, else as many as it names.
+
+    Which ones does not matter: a number that is not here is folded onto one that is. Read whenever somebody asks,
+    because scripts set it after `import torch`.
+    """
+    listed = (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return count
+    names = [name.strip() for name in listed.split(",")]
+    usable = names.index("-1") if "-1" in names else len(names)  # CUDA ignores what follows an invalid number
+    return min(count, sum(bool(name) for name in names[:usable]))
 
 
 def switched_on(variable: str, environ: Mapping[str, str] | None = None) -> bool:

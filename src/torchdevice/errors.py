@@ -6,6 +6,7 @@
     ├── FallbackRefused (NotImplementedError) the target lacks an operator, and nothing may or can stand in for it
     ├── TargetUnavailable (RuntimeError)      the target that was asked for is not on this machine
     ├── VirtualDeviceUnavailable (RuntimeError)   a virtual device cannot be built or installed here
+    ├── CollectiveUnsupported (NotImplementedError)   a collective that the backend here has no way to do
     └── CudaOnlyError (NotImplementedError)   a feature of CUDA (or Metal) that no other device has
 
     TorchDeviceWarning (UserWarning)          something changes meaning, or a setting was ignored
@@ -38,6 +39,10 @@ class TargetUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
 
 class VirtualDeviceUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
     """A virtual device cannot be built, loaded or installed in this process."""
+
+
+class CollectiveUnsupported(TorchDeviceError, NotImplementedError):  # noqa: N818
+    """A collective was asked for that neither the backend here nor a combination of others can do."""
 
 
 class CudaOnlyError(TorchDeviceError, NotImplementedError):

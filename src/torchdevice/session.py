@@ -19,6 +19,7 @@ from typing import Any
 from torchdevice import compat
 from torchdevice.config import Config, resolve_config
 from torchdevice.cuda.masquerade import Masquerades
+from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
 from torchdevice.events import Fallback, Redirect, Simulated
 from torchdevice.patching.engine import Applied, Replacement, apply
@@ -62,6 +63,7 @@ class Session:
         self._undo: list[Callable[[], object]] = []
         self._lost: tuple[str, ...] = ()
         self._masked: Masquerades | None = None
+        self._distributed: Distributed | None = None
         self._builtins_registered = self._twins_registered = False
 
     @property
@@ -93,7 +95,8 @@ class Session:
         try:
             replacements = [*self._replacements.select(self._translator.fills, lacks_dtypes(host.type))]
             if config.masquerade:
-                replacements += self._masquerades().select(host)
+                replacements += self._masquerades().select(host, config.device_count)
+                replacements += self._process_groups().select(host, config.device_count)
             self._applied = apply([*replacements, *_worker_replacement(config)])
         except BaseException:
             self._translator.stop()
@@ -109,6 +112,7 @@ class Session:
         """What goes with the replacements; each step leaves its undo."""
         if config.masquerade:
             self._undo += self._masquerades().start(host)
+            self._undo += self._process_groups().start()
         self._register_builtins()
         self._undo.append(compat.when_dynamo_is_imported(self._register_twins))
         compat.weights_only_cache_clear()
@@ -128,9 +132,17 @@ class Session:
             self._masked = Masquerades(self._translator)
         return self._masked
 
+    def _process_groups(self) -> Distributed:
+        """torch.distributed on the backends that are here; built by the first activation."""
+        if self._distributed is None:
+            self._distributed = Distributed(self._translator, self._masquerades().register)
+        return self._distributed
+
     def _stop(self) -> None:
         assert self._applied is not None
         self._translator.stop()
+        if self._distributed is not None:
+            self._distributed.stop()
         if self._masked is not None:
             self._masked.stop()
         self._lost = self._applied.undo()

@@ -252,3 +252,12 @@ def test_pipes_links_huge_files_and_deep_trees_are_harmless(tmp_path: Path) -> N
         found = scan([tmp_path])
     assert [Path(finding.file).name for finding in found.found] == ["plain.py"]
     assert found.unreadable == [(str(tmp_path / "huge.py"), "larger than 8 MiB")]
+
+
+@pytest.mark.parametrize("backend", ["nccl", "NCCL", "cuda:nccl", "cpu:gloo,cuda:nccl"])
+def test_backends_are_told_as_the_runtime_translates_them(backend: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"import torch.distributed as dist\ndist.init_process_group({backend!r})\n")
+    (finding,) = scan([script]).found
+    assert (finding.group, finding.construct) == ("handled", f'the backend "{backend}"')
+    assert "gloo" in finding.note

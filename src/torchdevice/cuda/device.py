@@ -145,7 +145,7 @@ def device_functions(kind: str, target: Target) -> Table:
 
     return {
         f"_{kind}_init": nothing,
-        f"_{kind}_getDeviceCount": constant(target.count),
+        f"_{kind}_getDeviceCount": target.visible,
         f"_{kind}_getDevice": target.current,
         f"_{kind}_setDevice": target.select,
         f"_{kind}_exchangeDevice": exchange,
@@ -171,7 +171,7 @@ def device_globals(kind: str, target: Target, table: Table) -> Table:
         "_get_device_index": index_reader(target),
         "_lazy_init": nothing,
         "_initialized": True,
-        "_cached_device_count": target.count,
+        "device_count": target.visible,
         "_is_in_bad_fork": constant(False),
         "_is_compiled": constant(True),
         "_exchange_device": table[f"_{kind}_exchangeDevice"],

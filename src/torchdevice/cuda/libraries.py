@@ -122,7 +122,9 @@ def comm_functions(target: Target) -> Table:
     """`broadcast`, `scatter`, `gather` between devices of one process; on one device a copy is the tensor itself."""
 
     def on(tensor: torch.Tensor, index: int) -> torch.Tensor:
-        return tensor if target.type == "cpu" else tensor.to(RealDevice(target.type, index))
+        if target.type == "cpu":
+            return tensor
+        return tensor.to(RealDevice(target.type, index if target.native_streams else 0))
 
     def broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
         return [on(tensor if position == 0 else tensor.clone(), index) for position, index in enumerate(devices)]

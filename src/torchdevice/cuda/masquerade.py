@@ -207,21 +207,21 @@ class Masquerades:
 
     def __init__(self, translator: Translator) -> None:
         self.register = Register(translator)
-        self._built: dict[Host, list[Replacement]] = {}
+        self._built: dict[tuple[Host, int], list[Replacement]] = {}
         self._targets: dict[Host, Target] = {}
         self.skips: list[Skip] = []
 
-    def select(self, host: Host) -> list[Replacement]:
-        """What to apply on a host."""
+    def select(self, host: Host, told: int = 1) -> list[Replacement]:
+        """What to apply on a host. `told`: the number of devices that code is told where there is one or none."""
         self.register.target = host.type
         self.register.places.clear()
-        if host not in self._built:
+        if (host, told) not in self._built:
             with _without_collection():
-                self._built[host] = self._build(host)
-        return self._built[host]
+                self._built[host, told] = self._build(host, told)
+        return self._built[host, told]
 
-    def _build(self, host: Host) -> list[Replacement]:
-        target = self._targets[host] = target_of(host)
+    def _build(self, host: Host, told: int) -> list[Replacement]:
+        target = self._targets[host] = target_of(host, told)
         made: list[Replacement] = []
         for kind in SURFACE:
             if kind != host.type and hasattr(torch, kind):

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from torchdevice.compat import constant_when_traced
+from torchdevice.compat_distributed import LAUNCHER
 from torchdevice.cuda.surface import TRUTH_PACKAGES, Row
 from torchdevice.events import FOLD_BEYOND, Key, Ledger, Simulated, Site
 from torchdevice.patching.adapters import dress
@@ -67,6 +68,8 @@ class Register:
 
     def _reads_as_truthful(self, filename: str) -> bool:
         installed = _INSTALLED.split(filename.replace(os.sep, "/"))[-1].removesuffix(".py")
+        if installed == LAUNCHER:  # counts devices to start a worker for each, which is the user's question
+            return False
         if any(f"{installed}/".startswith(f"{package}/") for package in TRUTH_PACKAGES):
             return True
         return self.translator.roles[filename].inner

@@ -149,7 +149,7 @@ def event_base(streams: Streams, handle: str, note: Callable[[], None]) -> type:
 
         @property
         def device(self) -> Any:
-            return RealDevice(target.type) if target.type == "cpu" else RealDevice(target.type, target.current())
+            return target.device()
 
         @classmethod
         def from_ipc_handle(cls, device: Any, handle: bytes) -> Any:

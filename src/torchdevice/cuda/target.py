@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from torchdevice import compat
+from torchdevice.config import visible_devices
 from torchdevice.cuda.accounting import Peak, process_memory, sampled_peak, tensor_bytes
 from torchdevice.policy.hosts import Host
 
@@ -57,18 +59,28 @@ class Target:
 
     native_streams = False
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, count: int) -> None:
         self.type = host.type
-        self.count = host.count
+        self.count = count
         self.module: Any = getattr(torch, host.type, None)
-        self._fraction = [1.0] * host.count
+        self._fraction = [1.0] * count
+        self._chosen = threading.local()
         self.ooms = 0
 
+    def visible(self) -> int:
+        """How many devices code is told of at the moment."""
+        return visible_devices(self.count)
+
     def current(self) -> int:
-        return 0
+        return getattr(self._chosen, "index", 0)
+
+    def device(self) -> torch.device:
+        """The current device as torch knows it: the CPU has no number, and where there is one device it is 0."""
+        return compat.RealDevice(self.type) if self.type == "cpu" else compat.RealDevice(self.type, 0)
 
     def select(self, index: int) -> None:
-        """Make a device current; with one device there is nothing to choose."""
+        """Make a device current, in this thread: all of them are the one device, but code reads its choice back."""
+        self._chosen.index = index
 
     def synchronize(self) -> None:
         """Wait until the device has done what it was given."""
@@ -229,8 +241,14 @@ class Native(Target):
 
     native_streams = True
 
+    def visible(self) -> int:
+        return self.count
+
     def current(self) -> int:
         return int(self.module.current_device())
+
+    def device(self) -> torch.device:
+        return compat.RealDevice(self.type, self.current())
 
     def select(self, index: int) -> None:
         self.module.set_device(index)
@@ -322,9 +340,10 @@ class _NativeClock:
 _KINDS = {"cpu": Cpu, "mps": Mps}
 
 
-def target_of(host: Host) -> Target:
-    """The target for a host's device."""
-    return _KINDS.get(host.type, Native)(host)
+def target_of(host: Host, told: int = 1) -> Target:
+    """The target for a host's device. `told`: where there is only one, the number of devices that code is told."""
+    kind = _KINDS.get(host.type, Native)
+    return kind(host, host.count if kind is Native else told)
 
 
 def _processor_name() -> str:

@@ -1,11 +1,12 @@
 """Collectives on a virtual device: c10d's operators run on the CPU twins of its tensors, so gloo does the work.
 
-`nccl` (on xpu: `xccl`) stays the name that programs ask for and read back; behind it stands gloo.
+`nccl` (on xpu: `xccl`) stays the name that programs ask for and read back; behind it stands gloo, with what
+`torchdevice.distributed` adds to it.
 """
 
 from __future__ import annotations
 
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from torchdevice.virtual.patches import after_import
@@ -15,8 +16,15 @@ VENDOR = {"cuda": "NCCL", "xpu": "XCCL"}
 
 def install(kind: str) -> None:
     def patch(module: ModuleType) -> None:
+        from torchdevice import compat
+        from torchdevice import compat_distributed as private
+        from torchdevice.distributed import collectives  # torch.distributed is loaded now
+
         _offer_vendor_backend(module, kind)
         _add_cpu(module.BackendConfig, kind)
+        _fill_gaps(module)
+        collectives.engage()
+        compat.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
     after_import("torch.distributed.distributed_c10d", patch)
 
@@ -24,32 +32,12 @@ def install(kind: str) -> None:
 def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
     import torch.distributed
 
+    from torchdevice.distributed import vendor
+
     name = VENDOR[kind]
-    gloo = getattr(module, "ProcessGroupGloo", None)
-    if gloo is None:
+    backend = vendor.group_class(name)
+    if backend is None:
         return  # torch without gloo: nothing can stand in, and torch's own message says so
-
-    class Options(SimpleNamespace):
-        """ProcessGroupNCCL.Options: every field can be set, only the timeout matters."""
-
-        def __init__(self, is_high_priority_stream: bool = False, **fields: Any) -> None:
-            super().__init__(is_high_priority_stream=is_high_priority_stream, config=SimpleNamespace(), **fields)
-
-    def start(self: Any, store: Any, rank: int, size: int, options: Any = None) -> None:
-        timeout = getattr(options, "_timeout", None) or module.default_pg_timeout
-        gloo.__init__(self, store, rank, size, timeout=timeout)
-
-    body = {
-        "__init__": start,
-        "__module__": module.__name__,
-        "Options": Options,
-        "_group_start": lambda self: None,
-        "_group_end": lambda self: None,
-        "_shutdown": lambda self: None,
-        "abort": lambda self: None,
-        "perform_nocolor_split": lambda self, device: None,
-    }
-    backend = type(f"ProcessGroup{name}", (gloo,), body)
 
     def is_available() -> bool:
         return True
@@ -58,6 +46,33 @@ def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
     for place in (module, torch.distributed):
         vars(place).update({f"ProcessGroup{name}": backend, is_available.__name__: is_available})
     vars(module)[f"_{name}_AVAILABLE"] = True
+    # Asked for where torch is told to check collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL) and has NCCL.
+    torch._C._distributed_c10d._hash_tensors = _hash_tensors
+
+
+def _hash_tensors(tensors: list[Any]) -> int:
+    return hash(tuple(bytes(tensor.cpu().contiguous().view(-1).tolist()) for tensor in tensors))
+
+
+def _always() -> bool:
+    return True
+
+
+def _fill_gaps(module: ModuleType) -> None:
+    import torch.distributed
+
+    from torchdevice import compat_distributed as private
+    from torchdevice.distributed import gaps
+
+    for name in private.reductions():
+        method = getattr(module.ProcessGroup, name)
+        setattr(
+            module.ProcessGroup, name, gaps.premultiplied(method, f"torch.distributed.ProcessGroup.{name}", _always)
+        )
+    for name, adapter in {"_coalescing_manager": gaps.coalescing, "split_group": gaps.splitting}.items():
+        replacement = adapter(getattr(module, name), f"{module.__name__}.{name}", _always)
+        for place in (module, torch.distributed):
+            setattr(place, name, replacement)
 
 
 def _add_cpu(config: Any, kind: str) -> None:

@@ -1,13 +1,12 @@
 """What is known about a construct: the runtime's own rows first, then what no row can help with.
 
-Nothing here decides what translation does: `patching.points`, `cuda.surface` and `cuda.neighbours` do, and this file
-only looks it up.
+Nothing here decides what translation does: `patching.points`, `cuda.surface`, `cuda.neighbours` and
+`distributed.backends` do, and this file only looks it up.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import inspect
 import re
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import torch
 from torchdevice.compat import device_types
 from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
 from torchdevice.cuda.surface import ANSWERS, SUBMODULES, SURFACE, TRUTH_PACKAGES, Kind
+from torchdevice.distributed import backends
 from torchdevice.patching.points import MODULE, TENSOR, all_points
 from torchdevice.policy.hosts import is_accelerator, this_host
 
@@ -97,7 +97,8 @@ class Tables:
         methods = {point.path.rpartition(".")[2] for point in points if point.path.startswith((TENSOR, MODULE))}
         self.movers = self.accelerators & methods
         self.taking_device = frozenset(methods - self.accelerators)
-        target = this_host().type
+        self._host = this_host()
+        target = self._host.type
         self._surface = {
             (space, row.name): Known(GROUPS[row.kind], getattr(ANSWERS[row.answer], target, ANSWERS[row.answer].cpu))
             for space, rows in SURFACE.items()
@@ -134,11 +135,15 @@ class Tables:
             return Known(HANDLED, "a row of the translation")
         return Known(UNSUPPORTED, f"translation has no answer for {path}")
 
-    def nccl(self) -> Known:
-        """The NCCL backend: translated if the runtime has rows for process groups."""
-        if self.is_point(NCCL) or importlib.util.find_spec("torchdevice.distributed") is not None:
-            return Known(HANDLED, "the target's own backend is used")
-        return Known(UNSUPPORTED, "NCCL needs CUDA; use gloo where there is none")
+    def backend(self, text: str) -> Known | None:
+        """What a backend of torch.distributed becomes here; None for a string that names no vendor's backend."""
+        if not backends.names_vendor(text):
+            return None
+        given = backends.stand_in(text, self._host)
+        note = (
+            "is this device's own" if given == text else f"{given} is used, torch's own backend for {self._host.type}"
+        )
+        return Known(HANDLED, note)
 
 
 def package(name: str) -> tuple[str, str] | None:

@@ -184,8 +184,8 @@ class _Visitor(ast.NodeVisitor):
             return
         if self._known.is_device(node.value):
             self._add(node, f"the string {_shown(node)}", Known(HANDLED, "decided where it reaches torch"))
-        elif node.value == "nccl":
-            self._add(node, 'the string "nccl"', self._known.nccl())
+        elif (backend := self._known.backend(node.value)) is not None:
+            self._add(node, f"the backend {_shown(node)}", backend)
         else:
             for command, note in tables.COMMANDS.items():
                 if node.value.split()[:1] == [command] or f" {command} " in f" {node.value.lstrip('!%')} "[:80]:

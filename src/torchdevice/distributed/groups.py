@@ -1,0 +1,125 @@
+"""Process groups: what a request becomes, and the names that user code asked for, which it reads back.
+
+torch itself always gets the truth (`gloo`); so does the report.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+
+from torchdevice import compat_distributed as private
+from torchdevice.compat import RealDevice
+from torchdevice.distributed import backends
+from torchdevice.distributed.vendor import VENDOR_TIMEOUT
+from torchdevice.events import Redirect, Site
+from torchdevice.patching.adapters import dress
+from torchdevice.patching.callers import user_frame
+from torchdevice.patching.translator import Translator
+
+_getframe = sys._getframe
+
+
+class Groups:
+    """The groups of this process. `used` runs when one is made; `devices` counts those that code is told of."""
+
+    def __init__(self, translator: Translator, used: Callable[[], None], devices: Callable[[], int]) -> None:
+        self.translator = translator
+        self._used = used
+        self._devices = devices
+        self._asked: dict[str, str] = {}  # by the group's name
+
+    def asked_for(self, group: Any) -> str | None:
+        """The backend under which user code knows a group, if that is not the one it has."""
+        group = group if group is not None else dist.group.WORLD
+        return self._asked.get(private.group_name(group)) if isinstance(group, dist.ProcessGroup) else None
+
+    def creating(self, original: Callable[..., Any], path: str) -> Callable[..., Any]:
+        """A function that makes groups and has a parameter `backend`."""
+        signature = inspect.signature(original)
+
+        def create(*args: Any, **kwargs: Any) -> Any:
+            if not self.translator.in_force:
+                return original(*args, **kwargs)
+            self._used()
+            given = signature.bind_partial(*args, **kwargs)
+            asked = self._rewrite(given.arguments, path, user_frame(_getframe(1), self.translator.roles))
+            made = original(*given.args, **given.kwargs)
+            self._remember(made, asked)
+            return made
+
+        return dress(create, original, path)
+
+    def _rewrite(self, arguments: dict[str, Any], path: str, frame: Any) -> str | None:
+        """Change the arguments in place; the backend that was asked for, None where it is left to torch."""
+        host = self.translator.host
+        asked = arguments.get("backend")
+        device = arguments.get("device_id")
+        if asked is None and device is not None:
+            # torch would read the backend off the device, which by now is the host's.
+            kind = device.type if isinstance(device, RealDevice) else "cuda"
+            asked = dist.get_default_backend_for_device("cuda" if kind == host.type else kind)
+        given = asked if not isinstance(asked, str) else backends.stand_in(asked, host)
+        if given != asked:
+            arguments["backend"] = given
+            self._record(path, str(asked), str(given), frame)
+            if arguments.get("timeout") is None and "timeout" in _parameters(path):
+                arguments["timeout"] = VENDOR_TIMEOUT
+            arguments.pop("pg_options", None)
+        if given == backends.EVERYWHERE or not host.accelerated:
+            arguments.pop("device_id", None)  # binds a group to one accelerator, which gloo does not
+        if "group_size" in _parameters(path) and arguments.get("group_size") is None:
+            arguments["group_size"] = max(1, self._devices())  # torch counts CUDA's
+        return None if asked is None else str(asked).lower()
+
+    def _remember(self, made: Any, asked: str | None) -> None:
+        """Groups without a backend of their own have that of the default group."""
+        groups = made if isinstance(made, (list, tuple)) else [made if made is not None else dist.group.WORLD]
+        for group in groups:
+            if isinstance(group, (list, tuple)):
+                self._remember(group, asked)
+            elif isinstance(group, dist.ProcessGroup):
+                name = private.group_name(group)
+                inherited = asked or (self.asked_for(None) if group is not dist.group.WORLD else None)
+                if inherited is not None and dist.get_backend(group) != inherited:
+                    self._asked[name] = inherited
+                else:
+                    self._asked.pop(name, None)
+
+    def _record(self, path: str, asked: str, given: str, frame: Any) -> None:
+        ledger = self.translator.ledger
+        key = (id(frame.f_code), frame.f_lasti, path, asked)
+        counter = ledger.counter(key)
+        if counter is None:
+            missing = ", ".join(kind for name, kind in backends.vendors().items() if name in asked.lower())
+            reason = f"no {missing} here: {given} is torch's own backend for {self.translator.host.type}"
+            record = Redirect(path, asked, given, reason, Site(frame.f_code.co_filename, frame.f_lineno))
+            counter = ledger.open(key, frame.f_code, record)
+        next(counter)
+
+    def answer_backend(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`get_backend`: the name that was asked for."""
+
+        def get_backend(group: Any = None) -> Any:
+            asked = self.asked_for(group)
+            return original(group) if asked is None else dist.Backend(asked)
+
+        return get_backend
+
+    def answer_config(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`get_backend_config`: the configuration that was asked for."""
+
+        def get_backend_config(group: Any = None) -> Any:
+            asked = self.asked_for(group)
+            return original(group) if asked is None else str(dist.BackendConfig(dist.Backend(asked)))
+
+        return get_backend_config
+
+
+def _parameters(path: str) -> frozenset[str]:
+    function = getattr(dist, path.rpartition(".")[2])
+    return frozenset(inspect.signature(function).parameters)
