@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers unit test-cuda realworld conformance clean
+.PHONY: demo test lint types layers unit test-cuda realworld conformance catalog clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -44,3 +44,8 @@ clean:
 # Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
 conformance: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -m tests.conformance.run
+
+# Every public name of torch, called on plain torch and on three hosts; writes the catalogue and the gap log. Interrupted, it
+# goes on where it stopped; `make catalog FRESH=--fresh` starts again.
+catalog: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python -W ignore -m tests.catalog.run $(FRESH)

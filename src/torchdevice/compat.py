@@ -432,3 +432,24 @@ def cpu_copy_of_generator(generator: Any) -> Any:
     """
     drawn = torch.ops.aten.randint.low_generator(0, 2**31 - 1, [1], generator=generator, device=generator.device)
     return RealGenerator("cpu").manual_seed(int(drawn.item()))
+
+
+# --- the public surface --------------------------------------------------------------------------------------------
+
+# The class of `torch.FloatTensor` and its like. Expiry: their removal.
+LEGACY_TENSOR_METACLASS = type(torch.FloatTensor)
+
+
+def overridable_functions() -> dict[str, list[str]]:
+    """Names of the functions that tensor subclasses can override, by the module that holds them."""
+    found: dict[str, list[str]] = {}
+    for holder, functions in torch.overrides.get_overridable_functions().items():
+        path = getattr(holder, "__name__", "")
+        if path.startswith("torch"):
+            found[path] = [getattr(function, "__name__", "") for function in functions]
+    return found
+
+
+def schemas_named(operator: str) -> list[Any]:
+    """The schemas of all overloads of `aten::<operator>`; empty if there is none. Expiry: public operator schemas."""
+    return list(torch._C._jit_get_schemas_for_operator(f"aten::{operator}"))

@@ -20,6 +20,7 @@ COMMANDS = {
     "explain": "what a request for a device becomes here, or on another machine, and why",
     "doctor": "check this installation; every problem comes with its fix",
     "scan": "find what binds a source tree to CUDA, without running it",
+    "catalog": "every public function of torch: does it work here, and how",
     "virtual": "build, show or remove the library behind virtual devices",
     "env": "facts to paste into a bug report",
 }

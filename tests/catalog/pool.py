@@ -1,0 +1,142 @@
+"""Workers that call: processes that are watched. A call that crashes or hangs costs that call and a fresh worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS_A_CALL = 20
+SECONDS_TO_START = 180
+SHARD = 700  # calls a process makes before a fresh one takes over: what calls leave behind does not pile up
+
+Row = dict[str, Any]
+Report = Callable[[Row], None]
+
+
+def run_all(host: str, jobs: list[Row], workers: int, report: Report) -> None:
+    """Every job on a host; `report` gets each row as it comes, in the thread of its worker."""
+    pending: queue.SimpleQueue[list[Row]] = queue.SimpleQueue()
+    for start in range(0, len(jobs), SHARD):
+        pending.put(jobs[start : start + SHARD])
+    lock = threading.Lock()
+
+    def locked(row: Row) -> None:
+        with lock:
+            report(row)
+
+    def work() -> None:
+        while True:
+            try:
+                shard = pending.get_nowait()
+            except queue.Empty:
+                return
+            _run_shard(host, shard, locked)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():  # in short steps, so that Ctrl-C is heard
+            thread.join(0.2)
+
+
+def _run_shard(host: str, jobs: list[Row], report: Report) -> None:
+    left = list(jobs)
+    while left:
+        ended = _one_worker(host, left, report)
+        if ended is None:
+            return
+        name, why = ended
+        if name is None:
+            raise RuntimeError(f"{host}: a worker {why} before its first call; {len(left)} calls are left")
+        report({"name": name, "by": "call", "call": "", "results": [], "errors": {"0": why}, "seconds": 0})
+        left = [job for job in left if job["name"] != name]
+
+
+def _one_worker(host: str, left: list[Row], report: Report) -> tuple[str | None, str] | None:
+    """Feeds one process; None if it did everything, else the name that it died of, and how."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "tests.catalog.worker", host],
+        cwd=ROOT,
+        env=_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    lines = "".join(json.dumps(job) + "\n" for job in left).encode()
+    feeder = threading.Thread(target=_feed, args=(process.stdin, lines), daemon=True)
+    feeder.start()
+    current: str | None = None
+    try:
+        for line in _lines(process.stdout, lambda: SECONDS_A_CALL if current else SECONDS_TO_START):
+            if line is None:
+                return current, f"hung: no answer for {SECONDS_A_CALL} s"
+            row = json.loads(line)
+            if row.get("started"):
+                current = row["name"]
+            else:
+                report(row)
+                left[:] = [job for job in left if job["name"] != row["name"]]
+                current = None
+        code = process.wait(10)
+        return None if not left else (current, f"crashed: exit code {code}")
+    finally:
+        _end(process)
+
+
+def _feed(stream: Any, data: bytes) -> None:
+    try:
+        stream.write(data)
+        stream.close()
+    except BrokenPipeError:  # the worker died: its rows tell
+        return
+
+
+def _lines(stream: Any, patience: Callable[[], float]) -> Any:
+    """Whole lines as they come; None when nothing came for too long."""
+    selector = selectors.DefaultSelector()
+    selector.register(stream, selectors.EVENT_READ)
+    kept = b""
+    last = time.monotonic()
+    while True:
+        if not selector.select(timeout=1):
+            if time.monotonic() - last > patience():
+                yield None
+                return
+            continue
+        chunk = os.read(stream.fileno(), 1 << 16)
+        if not chunk:
+            return
+        *whole, kept = (kept + chunk).split(b"\n")
+        last = time.monotonic()
+        yield from whole
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The worker and what its calls have started."""
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:  # gone already
+        pass
+    process.wait()
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TORCHDEVICE")}
+    if "TORCHDEVICE_CACHE" in os.environ:
+        kept["TORCHDEVICE_CACHE"] = os.environ["TORCHDEVICE_CACHE"]
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return kept | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
