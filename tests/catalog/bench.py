@@ -44,6 +44,10 @@ class Bench:
         """Integers below `below`."""
         return (torch.arange(math.prod(shape)) % below).reshape(shape).to(self.device)
 
+    def H(self, *shape: int) -> torch.Tensor:  # noqa: N802
+        """The same as `T`, on the CPU: for what is the CPU's own."""
+        return Bench("cpu").T(*shape)
+
     def B(self, *shape: int) -> torch.Tensor:  # noqa: N802
         """True and False in turn."""
         return self.I(*shape, below=2).bool()
@@ -140,7 +144,7 @@ class Bench:
         return steps[-1]
 
 
-_DEVICE = re.compile(r"\b(cpu|cuda|mps|xpu)(:\d+)?\b|\bindex=0\b")
+_DEVICE = re.compile(r", device='[\w:]*'|\.?\b(cpu|cuda|mps|xpu)(:\d+)?\b|\bindex=0\b")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 

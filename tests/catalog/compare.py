@@ -27,7 +27,9 @@ def differs(want: Any, have: Any, narrowing: bool = False, values: bool = True, 
     if isinstance(want, list):
         if len(want) != len(have):
             return f"{path}: {len(have)} items instead of {len(want)}"
-        parts = (differs(w, h, narrowing, values, f"{path}[{i}]") for i, (w, h) in enumerate(zip(want, have, strict=True)))
+        parts = (
+            differs(w, h, narrowing, values, f"{path}[{i}]") for i, (w, h) in enumerate(zip(want, have, strict=True))
+        )
         return next(filter(None, parts), "")
     if want == have or not values:
         return ""

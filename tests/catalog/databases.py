@@ -50,6 +50,11 @@ def optimizers() -> dict[type, Any]:
     return {info.optim_cls: info for info in optim_db}
 
 
+def load() -> None:
+    """Seconds that the first call would take otherwise."""
+    operators(), modules(), optimizers()
+
+
 def rows_for(name: str) -> list[Any]:
     """The OpInfo rows whose samples fit a public function or tensor method."""
     for prefix in ("torch.Tensor.", "torch."):

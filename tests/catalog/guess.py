@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from tests.catalog.exemplars import OBJECTS, OTHERS
-from tests.catalog.written import WRITTEN
 from tests.catalog.vocabulary import ANYTHING, BY_NAME, BY_TYPE
+from tests.catalog.written import WRITTEN
 from torchdevice.catalog.signatures import DEVICE_LIKE, NOT_A_REQUEST, Parameter, variants
 from torchdevice.catalog.surface import CLASS, FUNCTION, METHOD, SETTING, Found
 
@@ -38,7 +38,9 @@ def _guessed(found: Found, surface: dict[str, Found]) -> Iterator[str]:
         for maker in receivers(found, surface):
             if found.kind == METHOD:
                 last = found.name.rpartition(".")[2]
-                yield from (f"{maker}.{last}({arguments})" for arguments in islice(_arguments(found, maker), per_object))
+                yield from (
+                    f"{maker}.{last}({arguments})" for arguments in islice(_arguments(found, maker), per_object)
+                )
             else:
                 yield f"{maker}.{found.name.rpartition('.')[2]}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -10,12 +11,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS_A_CALL = 20
+SECONDS_A_CALL = 20  # without an answer and without work
+SECONDS_AT_WORK = 90  # the same for a call that computes: on a busy machine that is not a hang
 SECONDS_TO_START = 180
 SHARD = 700  # calls a process makes before a fresh one takes over: what calls leave behind does not pile up
 
@@ -23,11 +27,11 @@ Row = dict[str, Any]
 Report = Callable[[Row], None]
 
 
-def run_all(host: str, jobs: list[Row], workers: int, report: Report) -> None:
-    """Every job on a host; `report` gets each row as it comes, in the thread of its worker."""
+def run_all(host: str, jobs: list[Row], workers: int, report: Report, shard: int = SHARD) -> None:
+    """Every job on a host, `shard` of them a process; `report` gets each row as it comes."""
     pending: queue.SimpleQueue[list[Row]] = queue.SimpleQueue()
-    for start in range(0, len(jobs), SHARD):
-        pending.put(jobs[start : start + SHARD])
+    for start in range(0, len(jobs), shard):
+        pending.put(jobs[start : start + shard])
     lock = threading.Lock()
 
     def locked(row: Row) -> None:
@@ -37,10 +41,10 @@ def run_all(host: str, jobs: list[Row], workers: int, report: Report) -> None:
     def work() -> None:
         while True:
             try:
-                shard = pending.get_nowait()
+                some = pending.get_nowait()
             except queue.Empty:
                 return
-            _run_shard(host, shard, locked)
+            _run_shard(host, some, locked)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(workers)]
     for thread in threads:
@@ -81,9 +85,9 @@ def _one_worker(host: str, left: list[Row], report: Report) -> tuple[str | None,
     feeder.start()
     current: str | None = None
     try:
-        for line in _lines(process.stdout, lambda: SECONDS_A_CALL if current else SECONDS_TO_START):
+        for line in _lines(process):
             if line is None:
-                return current, f"hung: no answer for {SECONDS_A_CALL} s"
+                return current, "hung: no answer"
             row = json.loads(line)
             if row.get("started"):
                 current = row["name"]
@@ -105,15 +109,16 @@ def _feed(stream: Any, data: bytes) -> None:
         return
 
 
-def _lines(stream: Any, patience: Callable[[], float]) -> Any:
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes | None]:
     """Whole lines as they come; None when nothing came for too long."""
+    stream: Any = process.stdout
     selector = selectors.DefaultSelector()
     selector.register(stream, selectors.EVENT_READ)
-    kept = b""
-    last = time.monotonic()
+    kept, last, patience, worked = b"", time.monotonic(), SECONDS_TO_START, 0.0
     while True:
         if not selector.select(timeout=1):
-            if time.monotonic() - last > patience():
+            silent = time.monotonic() - last
+            if silent > max(patience, SECONDS_AT_WORK) or (silent > patience and _work(process) - worked < 1):
                 yield None
                 return
             continue
@@ -121,16 +126,23 @@ def _lines(stream: Any, patience: Callable[[], float]) -> Any:
         if not chunk:
             return
         *whole, kept = (kept + chunk).split(b"\n")
-        last = time.monotonic()
+        last, patience, worked = time.monotonic(), SECONDS_A_CALL, _work(process)
         yield from whole
+
+
+def _work(process: subprocess.Popen[bytes]) -> float:
+    """Seconds of processor time so far."""
+    try:
+        times = psutil.Process(process.pid).cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """The worker and what its calls have started."""
-    try:
+    with contextlib.suppress(ProcessLookupError):  # gone already
         os.killpg(process.pid, 9)
-    except ProcessLookupError:  # gone already
-        pass
     process.wait()
 
 

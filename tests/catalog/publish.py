@@ -1,4 +1,4 @@
-"""Turns the rows of a finished run into the compact data, docs/catalog, docs/gaps.md and the map in docs/architecture.md."""
+"""Turns the rows of a finished run into the data, docs/catalog, docs/gaps.md and the map in docs/architecture.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every public callable with a device-like parameter is translated or answered, or a call that gave "cuda" proves it safe.
+"""Every public callable with a device-like parameter is translated, answered, or proven safe by a call with "cuda".
 
 This is the enumeration that a new torch must pass: what it adds is neither patched nor proven, and is named here.
 """
@@ -21,7 +21,7 @@ def test_every_device_parameter_is_patched_or_proven(entries: list[Entry]) -> No
 
 
 def test_the_proofs_hold_now(entries: list[Entry]) -> None:
-    """The same calls again, under TorchDevice on this machine: data of another day proves nothing about today's code."""
+    """The same calls again, under TorchDevice on this machine: old data proves nothing about today's code."""
     jobs = [
         {"name": entry.name, "known": {"by": entry.verified_by, "call": entry.call}}
         for entry in entries
@@ -40,7 +40,9 @@ def test_a_function_that_a_new_torch_adds_is_found(entries: list[Entry]) -> None
     )
     assert needs_proof(new)
     assert not proven(new)
-    called_without_the_device = dataclasses.replace(new, verified_by="call", call="torch.x(1)", outcomes={"cpu": "passed"})
+    called_without_the_device = dataclasses.replace(
+        new, verified_by="call", call="torch.x(1)", outcomes={"cpu": "passed"}
+    )
     assert not proven(called_without_the_device)
 
 

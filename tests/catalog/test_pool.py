@@ -35,7 +35,7 @@ def test_a_crash_and_a_hang_cost_one_call_each(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_kept_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, list[str]]] = []
 
-    def made(host: str, jobs: list[Any], workers: int, report: Any) -> None:
+    def made(host: str, jobs: list[Any], workers: int, report: Any, shard: int = 1) -> None:
         asked.append((host, [job["name"] for job in jobs]))
         for each in jobs[:1] if len(asked) == 1 else jobs:
             report({"name": each["name"], "by": "call", "call": "x", "results": [[0, 1]], "errors": {}, "seconds": 0})

@@ -116,6 +116,35 @@ WRITTEN: dict[str, str] = {
     "torch.cpu.stream": "entered(torch.cpu.stream(torch.cpu.Stream()))",
     "torch.func.rearrange": "torch.func.rearrange(T(3, 4), 'a b -> b a')",
     "torch.accelerator.set_stream": "torch.accelerator.set_stream(torch.Stream(device=D))",
+    "torch.cuda.set_rng_state_all": "torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())",
+    # The measure is what plain torch says of a CUDA tensor.
+    "torch.Tensor.get_device": "0 if D == 'cpu' else T(3, 3).get_device()",
+    "torch.get_device": "0 if D == 'cpu' else torch.get_device(T(3, 3))",
+    "torch.Tensor.numpy": "T(3, 3).cpu().numpy().tolist()",
+    "torch.Tensor.to_mkldnn": "T(3, 3).cpu().to_mkldnn()",
+    "torch.utils.mkldnn.to_mkldnn": "torch.utils.mkldnn.to_mkldnn(net().cpu())(H(2, 3)).to_dense()",
+    "torch.profiler.profile.step": "(lambda p: run(p.__enter__(), p.step(), p.__exit__(None, None, None)))(torch.profiler.profile())",
+    "torch.profiler.profile.start_trace": (
+        "(lambda p: run(p.prepare_trace(), p.start_trace(), p.stop_trace()))(torch.profiler.profile())"
+    ),
+    "torch.profiler.profile.stop_trace": (
+        "(lambda p: run(p.prepare_trace(), p.start_trace(), p.stop_trace()))(torch.profiler.profile())"
+    ),
+    "torch.utils.rename_privateuse1_backend": "torch.utils.rename_privateuse1_backend('privateuseone')",
+    "torch.nn.modules.module.register_module_backward_hook": (
+        "torch.nn.modules.module.register_module_backward_hook(lambda *args: None).remove()"
+    ),
+    "torch.nn.modules.module.register_module_full_backward_hook": (
+        "torch.nn.modules.module.register_module_full_backward_hook(lambda *args: None).remove()"
+    ),
+    "torch.sparse_coo_tensor": "torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (2, 2), device=D)",
+    "torch.sparse_csr_tensor": "torch.sparse_csr_tensor([0, 1, 2], [0, 1], [1.0, 2.0], (2, 2), device=D)",
+    "torch.sparse_csc_tensor": "torch.sparse_csc_tensor([0, 1, 2], [0, 1], [1.0, 2.0], (2, 2), device=D)",
+    "torch.sparse_bsr_tensor": "torch.sparse_bsr_tensor([0, 1, 2], [0, 1], [[[1.0]], [[2.0]]], (2, 2), device=D)",
+    "torch.sparse_bsc_tensor": "torch.sparse_bsc_tensor([0, 1, 2], [0, 1], [[[1.0]], [[2.0]]], (2, 2), device=D)",
+    "torch.sparse_compressed_tensor": (
+        "torch.sparse_compressed_tensor([0, 1, 2], [0, 1], [1.0, 2.0], (2, 2), layout=torch.sparse_csr, device=D)"
+    ),
     "torch.Tensor.detach_": "torch.ones(3, device=D).detach_()",
     "torch.Tensor.float_power_": "torch.ones(3, dtype=torch.float64, device=D).float_power_(2)",
     "torch.Tensor.resize": "T(3, 3).resize(9)",
@@ -146,8 +175,11 @@ WRITTEN: dict[str, str] = {
     "torch.utils.data.random_split": "[len(part) for part in torch.utils.data.random_split(data(), [2, 3])]",
     "torch.utils.data.default_collate": "torch.utils.data.default_collate([(torch.ones(2), 1), (torch.ones(2), 2)])",
     "torch.utils.data.default_convert": "torch.utils.data.default_convert([1, 2.0])",
-    "torch.utils.data.DataLoader": "[batch for batch in torch.utils.data.DataLoader(data(), batch_size=2)]",
-    "torch.utils.dlpack.from_dlpack": "torch.utils.dlpack.from_dlpack(T(3))",
+    "torch.utils.data.DataLoader": (
+        "[x for x in torch.utils.data.DataLoader(data(), 2, pin_memory=D != 'cpu', "
+        "pin_memory_device='' if D == 'cpu' else 'cuda')]"
+    ),
+    "torch.utils.dlpack.from_dlpack": "torch.utils.dlpack.from_dlpack(T(3), device=torch.device(D))",
     "torch.from_dlpack": "torch.from_dlpack(T(3))",
     "torch.multiprocessing.spawn": "torch.multiprocessing.spawn(print, nprocs=0)",
     "torch.export.save": "torch.export.save(exported(), file())",
@@ -173,8 +205,12 @@ WRITTEN: dict[str, str] = {
     "torch.nn.attention.flex_attention.create_mask": (
         "torch.nn.attention.flex_attention.create_mask(lambda b, h, q, k: q >= k, 1, 1, 8, 8, device=D)"
     ),
-    "torch.distributed.init_process_group": "group().size()",
-    "torch.distributed.init_device_mesh": "mesh().size()",
+    "torch.distributed.init_process_group": (
+        "run(group(), torch.distributed.destroy_process_group(), torch.distributed.init_process_group("
+        "'gloo', store=torch.distributed.HashStore(), rank=0, world_size=1, "
+        "device_id=None if D == 'cpu' else torch.device(D, 0)), group().size())"
+    ),
+    "torch.distributed.init_device_mesh": "run(group(), torch.distributed.init_device_mesh(D, (1,)).size())",
     "torch.nn.Module.forward": "net().forward(T(2, 3))",
     "torch.nn.Module.get_submodule": "deep().get_submodule('0')",
     "torch.nn.Module.get_buffer": "deep().get_buffer('1.running_mean')",
@@ -258,7 +294,16 @@ WRITTEN: dict[str, str] = {
     "torch.nn.init.dirac": "torch.nn.init.dirac(T(3, 3, 3))",
     **{
         f"torch.nn.init.{name}": f"torch.nn.init.{name}(T(3, 3)).shape"
-        for name in "eye kaiming_normal kaiming_uniform normal orthogonal uniform xavier_normal xavier_uniform".split()
+        for name in [
+            "eye",
+            "kaiming_normal",
+            "kaiming_uniform",
+            "normal",
+            "orthogonal",
+            "uniform",
+            "xavier_normal",
+            "xavier_uniform",
+        ]
     },
     "torch.nn.utils.rnn.pack_padded_sequence": (
         "torch.nn.utils.rnn.pack_padded_sequence(T(3, 2, 2), torch.tensor([3, 2], device='cpu')).data"
@@ -316,6 +361,22 @@ WRITTEN: dict[str, str] = {
         )
     },
     **{
+        f"torch.distributed.ProcessGroupGloo.{name}": (
+            f"run((x := {made}), group()._get_backend(torch.device('cpu')).{name}({given}).wait(), x)"
+        )
+        for name, made, given in (
+            ("allreduce", "H(3)", "[x]"),
+            ("allreduce_coalesced", "H(3)", "[x]"),
+            ("broadcast", "H(3)", "[x]"),
+            ("reduce", "H(3)", "[x]"),
+            ("allgather", "[[H(3)]]", "x, [H(3)]"),
+            ("gather", "[[H(3)]]", "x, [H(3)]"),
+            ("scatter", "[H(3)]", "x, [[H(3)]]"),
+            ("reduce_scatter", "[H(3)]", "x, [[H(3)]]"),
+            ("alltoall_base", "H(3)", "x, H(3), [], []"),
+        )
+    },
+    **{
         f"torch.distributed.{name}": f"run(group(), (x := {made}), torch.distributed.{name}({given}), x)"
         for name, made, given in (
             ("all_reduce", "T(3)", "x"),
@@ -329,7 +390,7 @@ WRITTEN: dict[str, str] = {
             ("reduce_scatter_tensor", "T(3) * 0", "x, T(3)"),
             ("all_to_all_single", "T(3) * 0", "x, T(3)"),
             ("all_to_all", "[T(3) * 0]", "x, [T(3)]"),
-            ("barrier", "None", ""),
+            ("barrier", "None", "device_ids=None if D == 'cpu' else [0]"),
             ("all_gather_object", "[None]", "x, {'a': 1}"),
             ("broadcast_object_list", "[{'a': 1}]", "x, 0, device=torch.device(D)"),
             ("gather_object", "[None]", "{'a': 1}, x, 0"),
@@ -353,9 +414,7 @@ WRITTEN: dict[str, str] = {
     "torch.distributed.checkpoint.state_dict.get_state_dict": (
         "(lambda m: torch.distributed.checkpoint.state_dict.get_state_dict(m, torch.optim.SGD(m.parameters())))(net())"
     ),
-    "torch.distributed.fsdp.fully_shard": (
-        "torch.distributed.fsdp.fully_shard(net(), mesh=mesh())(T(2, 3)).shape"
-    ),
+    "torch.distributed.fsdp.fully_shard": ("torch.distributed.fsdp.fully_shard(net(), mesh=mesh())(T(2, 3)).shape"),
     "torch.distributed.tensor.distribute_tensor": (
         "torch.distributed.tensor.distribute_tensor(T(4, 3), mesh(), [torch.distributed.tensor.Shard(0)]).full_tensor()"
     ),
@@ -373,12 +432,26 @@ WRITTEN: dict[str, str] = {
     "torch.distributed.DeviceMesh": "run(group(), torch.distributed.DeviceMesh(D, [0])).size()",
     "torch.distributed.DeviceMesh.from_group": "torch.distributed.DeviceMesh.from_group(group(), D).size()",
     "torch.distributed.get_default_backend_for_device": "torch.distributed.get_default_backend_for_device(D) in ('gloo', 'nccl')",
-    "torch.distributed.new_group": "run(group(), torch.distributed.new_group([0])).size()",
+    "torch.distributed.new_group": "run(group(), torch.distributed.new_group([0], device_id=None if D == 'cpu' else torch.device(D, 0))).size()",
     "torch.library.register_autocast": (
         "(lambda n: run(torch.library.custom_op(n, torch.sin, mutates_args=(), schema='(Tensor x) -> Tensor'), "
         "torch.library.register_autocast(n, D, torch.bfloat16)))(f'cat_bench::r{os.urandom(4).hex()}')"
     ),
-    "torch.jit.Future": "torch.jit.fork(torch.sin, T(3)).wait()",
+    "torch.jit.Future": "(lambda f: run(f.set_result(T(3)), f.wait()))(torch.jit.Future(devices=[]))",
+    **{
+        f"torch.signal.windows.{name}": f"torch.signal.windows.{name}(6, {more}device=D)"
+        for name, more in {
+            **dict.fromkeys(
+                ("bartlett", "blackman", "cosine", "exponential", "gaussian", "general_hamming", "hamming", "hann"), ""
+            ),
+            "kaiser": "",
+            "nuttall": "",
+            "general_cosine": "a=[0.5, 0.5], ",
+        }.items()
+    },
+    "torch.utils.benchmark.Timer.adaptive_autorange": "torch.utils.benchmark.Timer('1 + 1').adaptive_autorange().median > 0",
+    "torch.utils.benchmark.Timer.blocked_autorange": "torch.utils.benchmark.Timer('1 + 1').blocked_autorange().median > 0",
+    "torch.xpu.set_rng_state_all": "torch.xpu.set_rng_state_all(torch.xpu.get_rng_state_all())",
     "torch.futures.Future": "(lambda f: run(f.set_result(T(3)), f.wait()))(torch.futures.Future(devices=[] if D == 'cpu' else [D]))",
     "torch.utils.checkpoint.set_device_states": (
         "torch.utils.checkpoint.set_device_states([0], [torch.get_rng_state()], device_type=D) if D != 'cpu' else None"
@@ -399,10 +472,32 @@ WRITTEN: dict[str, str] = {
         "(file({'a': torch.ones(2)}))"
     ),
     "torch.amp.is_autocast_available": "torch.amp.is_autocast_available(D)",
-    "torch.get_autocast_dtype": "torch.get_autocast_dtype(D)",
-    "torch.set_autocast_dtype": "torch.set_autocast_dtype(D, torch.bfloat16)",
-    "torch.set_autocast_enabled": "torch.set_autocast_enabled(D, False)",
-    "torch.is_autocast_enabled": "torch.is_autocast_enabled(D)",
+    # State of a type that torch keeps whether or not such a device is here: the question is the same for both.
+    "torch.get_autocast_dtype": "torch.get_autocast_dtype('cuda')",
+    "torch.set_autocast_dtype": "torch.set_autocast_dtype('cuda', torch.float16)",
+    "torch.set_autocast_enabled": "torch.set_autocast_enabled('cuda', False)",
+    "torch.is_autocast_enabled": "torch.is_autocast_enabled('cuda')",
+    "torch.utils.cpp_extension.include_paths": "torch.utils.cpp_extension.include_paths()",
+    "torch.utils.cpp_extension.library_paths": "torch.utils.cpp_extension.library_paths()",
+    "torch.autograd.profiler.profile": (
+        "entered(torch.autograd.profiler.profile(use_device=None if D == 'cpu' else 'cuda'), lambda: T(2).sum())"
+    ),
+    "torch.nn.UninitializedParameter.materialize": "torch.nn.UninitializedParameter(device=D).materialize((2, 3), device=D)",
+    "torch.nn.parameter.UninitializedTensorMixin.materialize": (
+        "torch.nn.UninitializedBuffer(device=D).materialize((2, 3), device=D)"
+    ),
+    "torch.distributed.Backend.register_backend": (
+        "torch.distributed.Backend.register_backend(f'c{os.urandom(4).hex()}', torch.sin, devices=[D])"
+    ),
+    "torch.distributed.get_pg_count": "torch.distributed.get_pg_count() > 0",
+    "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler.unscale_": (
+        "(lambda s: run(s.scale(T(1, grad=True).sum()), s.unscale_(opt())))"
+        "(torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler(device=D, process_group=group()))"
+    ),
+    "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler.update": (
+        "(lambda s, o: run(s.scale(T(1, grad=True).sum()), s.step(o), s.update()))"
+        "(torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler(device=D, process_group=group()), opt())"
+    ),
     "torch.get_device_module": "torch.get_device_module(D).__name__ != ''",
     "torch.cuda.FloatTensor": "torch.FloatTensor(3).zero_() if D == 'cpu' else torch.cuda.FloatTensor(3).zero_()",
 }

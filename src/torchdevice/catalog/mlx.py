@@ -361,7 +361,9 @@ OTHER = {
     "torch.nn.CosineSimilarity()(x, y)": "mnn.losses.cosine_similarity_loss(x, y)",
 }
 # Layers whose MLX twin takes images with the channels last, or lacks modes of torch's.
-_PARTIAL = re.compile(r"(conv|pool|upsample|interpolate|pad|norm\b|rot90|svd|qr|topk|kthvalue|median|nll_loss|cross_entropy)", re.I)
+_PARTIAL = re.compile(
+    r"(conv|pool|upsample|interpolate|pad|norm\b|rot90|svd|qr|topk|kthvalue|median|nll_loss|cross_entropy)", re.I
+)
 
 
 @cache

@@ -13,10 +13,10 @@ from torchdevice.catalog.surface import LEFT_OUT
 
 MADE = "Written by `make catalog`; do not edit."
 _MEANING = {
-    COMPLETE: "was called on every host where plain torch, or TorchDevice alone, can call it: same values, or it answers",
+    COMPLETE: "was called wherever plain torch, or TorchDevice alone, can call it: the same values, or an answer",
     GAP: "differs, fails, or raises because the target cannot: each one is in [the gap log](../gaps.md)",
     IN_PROGRESS: "is there and left as torch has it; the verification run has no call for it yet",
-    NOT_APPLICABLE: "nothing to run: abstract, removed from torch, or for hardware and libraries that torch itself misses here",
+    NOT_APPLICABLE: "nothing to run: abstract, removed from torch, or for hardware that torch itself misses here",
     NOT_STARTED: "new in this torch: not seen by any verification run",
 }
 
@@ -48,8 +48,8 @@ def summary(entries: list[Entry], torch_version: str) -> str:
     counts = Counter(entry.status for entry in entries)
     lines = [f"# The catalogue: torch {torch_version}\n", MADE + "\n"]
     lines += [
-        "Every public function, class, method, property and setting of torch, what TorchDevice does with it, and what a",
-        "verification run found: `torchdevice catalog show torch.zeros` tells the same of one name.\n",
+        "Every public function, class, method, property and setting of torch, what TorchDevice does with it, and what",
+        "a verification run found: `torchdevice catalog show torch.zeros` tells the same of one name.\n",
         f"**{len(entries)} entries.** What counts as public is defined in `catalog/surface.py`.\n",
         "| status | entries | share | meaning |",
         "| --- | ---: | ---: | --- |",
@@ -58,10 +58,18 @@ def summary(entries: list[Entry], torch_version: str) -> str:
         f"| {status} | {counts[status]} | {100 * counts[status] / len(entries):.1f}% | {_MEANING[status]} |"
         for status in STATUSES
     ]
-    lines += ["\n## Against plain torch\n", "| host | the same as plain torch | of | share |", "| --- | ---: | ---: | ---: |"]
-    lines += [f"| {_HOSTS[host]} | {passed} | {able} | {share:.2f}% |" for host, passed, able, share in figures(entries)]
+    lines += [
+        "\n## Against plain torch\n",
+        "| host | the same as plain torch | of | share |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    lines += [
+        f"| {_HOSTS[host]} | {passed} | {able} | {share:.2f}% |" for host, passed, able, share in figures(entries)
+    ]
     more = sum(1 for entry in entries if not entry.plain and entry.outcomes.get("cpu") == PASSED)
-    lines += [f"\nA further {more} entries answer on a machine without an accelerator where plain torch cannot call them."]
+    lines += [
+        f"\nA further {more} entries answer on a machine without an accelerator where plain torch cannot call them."
+    ]
     by = Counter(entry.verified_by for entry in entries)
     lines += ["\n| verified by | entries |", "| --- | ---: |"]
     lines += [f"| {name} | {count} |" for name, count in by.most_common()]

@@ -13,9 +13,9 @@ from typing import Any
 from torchdevice import compat
 from torchdevice.catalog.surface import CLASS, METHOD, PROPERTY, SETTING, Found
 
-# A parameter that asks for a device: by its name, as everywhere in torch. A mesh is an object, not a request.
+# A parameter that asks for a device: by its name, as everywhere in torch. A mesh is an object, a flag is none.
 DEVICE_LIKE = re.compile(r"(.*_)?devices?(_ids?|_types?|_index|_idx)?|map_location")
-NOT_A_REQUEST = frozenset({"device_mesh"})
+NOT_A_REQUEST = frozenset({"device_mesh", "include_device"})
 
 TAKES, MAKES, MOVES, QUERY, STREAM, MEMORY, NONE = (
     *("takes a device", "makes a tensor", "moves", "device query", "stream", "memory", "none"),
@@ -24,10 +24,20 @@ TAKES, MAKES, MOVES, QUERY, STREAM, MEMORY, NONE = (
 _ROLES = (
     (STREAM, re.compile(r"stream|event|synchronize|graph|capture", re.I)),
     (MEMORY, re.compile(r"mem|cache|caching|alloc|pool|snapshot", re.I)),
-    (QUERY, re.compile(r"device|available|propert|capability|count|is_|arch|version|name|utiliz|temperature|power")),
+    (
+        QUERY,
+        re.compile(
+            r"device|accelerator|available|propert|capability|count|is_|arch|version|name|utiliz|temperature|power"
+        ),
+    ),
 )
 _DEVICE_SPACES = ("torch.cuda.", "torch.mps.", "torch.xpu.", "torch.cpu.", "torch.accelerator.")
-_QUERIES = re.compile(r"torch\.(Tensor|UntypedStorage|TypedStorage)\.(is_(cuda|mps|xpu|cpu|hpu|meta)|device|get_device)")
+_QUERIES = re.compile(
+    r"torch\.(Tensor|UntypedStorage|TypedStorage)"
+    r"\.(is_(cuda|mps|xpu|cpu|hpu|meta|shared|pinned)|device|get_device|type|storage_type)"
+    r"|torch\.(get_device|typename|device\.(index|type))|torch\.backends\.(cuda|mps|cudnn|xpu)\.is_\w+"
+    r"|torch\.nn\.utils\.rnn\.PackedSequence\.is_\w+"
+)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ NOT_HERE = (
     "requires a GPU",
     "not linked with",
     "no attribute '_",
+    "when none is available",
+    "Accelerator expected",
+    "CUDA_HOME",
     "CudaOnlyError",
 )
 
@@ -63,7 +66,9 @@ class Measured:
     @property
     def gives_the_device(self) -> bool:
         """Whether a device-like parameter itself was given "cuda"."""
-        return self.by == "ModuleInfo" or any(mark in self.call for mark in ("=D", "(D", "[D", ", D", "'cuda'"))
+        return self.by == "ModuleInfo" or any(
+            mark in self.call for mark in ("=D", "(D", "[D", ", D", "'cuda'", "else [0]")
+        )
 
 
 def status_of(measured: Measured | None, treatment: str) -> str:

@@ -1,7 +1,7 @@
 """The measured results and the notes: two files in `data`, compact, made for diffs.
 
-A row of results is `by|call|plain|cpu mps cuda`, the hosts by the first letter of their outcome; what failed has its reason
-beside it. Results are written by `make catalog`, notes by `torchdevice catalog note`.
+A row of results is `cpu mps cuda|plain|by|call`, the hosts by the first letter of their outcome; what failed has its
+reason beside it. Results are written by `make catalog`, notes by `torchdevice catalog note`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LETTERS = {"p": PASSED, "d": DIFFERS, "r": RAISED, "n": NONE}
 
 @dataclass
 class Results:
-    """Everything that was measured, for one torch. `mlx` are the functions whose MLX equivalent gave the same values."""
+    """Everything that was measured, for one torch. `mlx`: functions whose MLX equivalent gave the same values."""
 
     torch: str = ""
     measured: dict[str, Measured] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """What is public in the installed torch, found by walking it. How a name is called or treated is told elsewhere.
 
 The definition. A module is public if no part of its name starts with an underscore and no row of `LEFT_OUT` covers it.
-A name is public if its module lists it in `__all__`, or, where a module has no such list, if the name has no underscore and
-is defined there. Of torch's overridable functions the public ones count even where `__all__` forgets them. Counted are
-functions, classes, the settings of `torch.backends`, and the public methods and properties that a class defines or has from
-a private base. An object with several public names is one entry under the shortest; the others are its aliases.
+A name is public if its module lists it in `__all__`, or, where a module has no such list, if the name has no underscore
+and is defined there. Of torch's overridable functions the public ones count even where `__all__` forgets them. Counted
+are functions, classes, the settings of `torch.backends`, and the public methods and properties that a class defines or
+has from a private base. An object with several public names is one entry under the shortest; the others are aliases.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _counts(value: Any) -> bool:
 
 
 def _is_binding(value: Any, path: str) -> bool:
-    """A class of the C++ binding that `torch.__all__` holds only because it holds all of `torch._C`; foreign classes."""
+    """A class of the C++ binding, which `torch.__all__` holds because it holds all of `torch._C`; a foreign class."""
     if not isinstance(value, type):
         return False
     home = str(value.__module__)

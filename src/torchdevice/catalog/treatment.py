@@ -1,4 +1,4 @@
-"""What TorchDevice does with a name: computed from the tables of the mechanisms, which the composer hands in as data."""
+"""What TorchDevice does with a name: computed from the tables of the mechanisms, handed in as data."""
 
 from __future__ import annotations
 

@@ -149,7 +149,9 @@ def _diff(parsing: Parser, options: Any) -> int:
         with open(options.words[0], encoding="utf-8") as file:
             old = json.load(file)["entries"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        parsing.error(f"{options.words[0]} is no catalogue ({error}): make one by `torchdevice catalog --json > old.json`")
+        parsing.error(
+            f"{options.words[0]} is no catalogue ({error}): make one by `torchdevice catalog --json > old.json`"
+        )
     from torchdevice.cli.cataloguing import catalogue
 
     found = changes(old, [entry.to_json() for entry in catalogue()[0]])

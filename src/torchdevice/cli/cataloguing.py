@@ -1,4 +1,4 @@
-"""Gathers what the catalogue needs from the mechanisms: their tables as plain data. The only place that sees them all."""
+"""Gathers what the catalogue needs from the mechanisms: their tables as plain data. Only this file sees them all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torchdevice.catalog.entries import Entry, build
 from torchdevice.catalog.store import load_notes, load_results
 from torchdevice.catalog.surface import Surface, read_surface
 from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRANSLATED, UNSUPPORTED, Patched, Tables
-from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
 from torchdevice.cuda.surface import ANSWERS, SURFACE, Kind
 from torchdevice.fallback.mlx import executor as mlx
@@ -20,7 +19,7 @@ from torchdevice.patching import adapters
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.points import Replacements, all_points, resolve_path
 from torchdevice.patching.translator import Translator
-from torchdevice.policy.hosts import Host
+from torchdevice.session import original, redirect, status
 from torchdevice.virtual import matrix
 
 KINDS = {
@@ -30,10 +29,12 @@ KINDS = {
     Kind.UNSUPPORTED: UNSUPPORTED,
 }
 MAKING = frozenset(each.__name__ for each in (adapters.fresh_tensor, adapters.tensor_like))
-MOVING = frozenset(
-    each.__name__ for each in (adapters.convert_to, adapters.move_to_cpu, adapters.move_to_accelerator)
-)
-_ANSWERING = {"cuda": "torchdevice.cuda.masquerade", "xpu": "torchdevice.cuda.masquerade", "mps": "torchdevice.cuda.metal"}
+MOVING = frozenset(each.__name__ for each in (adapters.convert_to, adapters.move_to_cpu, adapters.move_to_accelerator))
+_ANSWERING = {
+    "cuda": "torchdevice.cuda.masquerade",
+    "xpu": "torchdevice.cuda.masquerade",
+    "mps": "torchdevice.cuda.metal",
+}
 _COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 
 
@@ -56,25 +57,24 @@ def gather() -> Tables:
 
 
 def _patched() -> dict[int, Patched]:
-    """What an activation would replace on any host, by the identity of torch's own object."""
-    translator = Translator()
+    """What an activation replaces, by the identity of torch's own object: on the CPU, and rows for other hosts."""
     how = {point.path: point.adapter.__name__ for point in all_points()}
-    replacements = Replacements(translator).select(filling=True, narrowing=True)
+    places = {each.path: (getattr(each.owner, each.name, None), each.value) for each in _elsewhere()}
+    with redirect(target="cpu"):
+        places |= {path: (original(path), resolve_path(path)) for path in status().patched}
     found: dict[int, Patched] = {}
-    for each in (*replacements, *Masquerades(translator).select(Host("cpu"))):
-        original = _original(each)
-        if original is None:
-            continue
-        holder, _, last = each.path.rpartition(".")
-        subject = resolve_path(holder) if last in ("__init__", "__new__") else original
-        same = _signature(_function(each.value)) == _signature(original)
-        found.setdefault(id(subject), Patched(each.path, how.get(each.path, "masquerade"), same))
+    for path, (before, value) in places.items():
+        if before is not None:
+            holder, _, last = path.rpartition(".")
+            subject = resolve_path(holder) if last in ("__init__", "__new__") else before
+            same = _signature(_function(value)) == _signature(before)
+            found.setdefault(id(subject), Patched(path, how.get(path, "masquerade"), same))
     return found
 
 
-def _original(replacement: Replacement) -> Any:
-    """torch's own object; for a tensor method that torch inherits from C, the descriptor that the class shows."""
-    return getattr(replacement.owner, replacement.name, None)
+def _elsewhere() -> list[Replacement]:
+    """What is replaced where there is an accelerator, and where it lacks dtypes: made, not applied."""
+    return Replacements(Translator()).select(filling=True, narrowing=True)
 
 
 def _function(value: Any) -> Any:
