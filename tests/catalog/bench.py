@@ -144,7 +144,7 @@ class Bench:
         return steps[-1]
 
 
-_DEVICE = re.compile(r", device='[\w:]*'|\.?\b(cpu|cuda|mps|xpu)(:\d+)?\b|\bindex=0\b")
+_DEVICE = re.compile(r", device='[\w:]*'| \(cuda:\d+\)|\.?\b(cpu|cuda|mps|xpu)(:\d+)?\b|\bindex=0\b| \(GPU \d+\)")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 

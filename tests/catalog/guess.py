@@ -10,7 +10,7 @@ import torch
 
 from tests.catalog.exemplars import OBJECTS, OTHERS
 from tests.catalog.vocabulary import ANYTHING, BY_NAME, BY_TYPE
-from tests.catalog.written import WRITTEN
+from tests.catalog.written import NEVER, WRITTEN
 from torchdevice.catalog.signatures import DEVICE_LIKE, NOT_A_REQUEST, Parameter, variants
 from torchdevice.catalog.surface import CLASS, FUNCTION, METHOD, SETTING, Found
 
@@ -20,6 +20,8 @@ OVERLOADS = 4
 
 def expressions(found: Found, surface: dict[str, Found]) -> Iterator[str]:
     """At most `ATTEMPTS` ways to call it."""
+    if found.name in NEVER:
+        return
     if found.name in WRITTEN:
         yield WRITTEN[found.name]
         return

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Not called, and why.
+NEVER = {"torch.utils.rename_privateuse1_backend": "changes the device types of the process for good"}
+
 # What nothing but knowledge of it can call: name → expression.
 WRITTEN: dict[str, str] = {
     "torch.set_default_device": "run(torch.set_default_device(D), torch.ones(2), torch.set_default_device(None))",
@@ -130,7 +133,6 @@ WRITTEN: dict[str, str] = {
     "torch.profiler.profile.stop_trace": (
         "(lambda p: run(p.prepare_trace(), p.start_trace(), p.stop_trace()))(torch.profiler.profile())"
     ),
-    "torch.utils.rename_privateuse1_backend": "torch.utils.rename_privateuse1_backend('privateuseone')",
     "torch.nn.modules.module.register_module_backward_hook": (
         "torch.nn.modules.module.register_module_backward_hook(lambda *args: None).remove()"
     ),
@@ -451,6 +453,37 @@ WRITTEN: dict[str, str] = {
     },
     "torch.utils.benchmark.Timer.adaptive_autorange": "torch.utils.benchmark.Timer('1 + 1').adaptive_autorange().median > 0",
     "torch.utils.benchmark.Timer.blocked_autorange": "torch.utils.benchmark.Timer('1 + 1').blocked_autorange().median > 0",
+    "torch.utils.benchmark.Measurement.significant_figures": (
+        "torch.utils.benchmark.Timer('1 + 1').timeit(2).significant_figures > 0"
+    ),
+    **{
+        f"torch.optim.{name}.{name}": (
+            f"run((x := [T(3)]), __import__('sys').modules['torch.optim.{name}'].{name}(x, {given}, "
+            f"**dict({options})), x)"
+        )
+        for name, given, options in (
+            (
+                "adadelta",
+                "[T(3)], [T(3)], [T(3)], [torch.ones(())]",
+                "lr=0.1, rho=0.9, eps=1e-6, weight_decay=0.0, maximize=False",
+            ),
+            (
+                "rmsprop",
+                "[T(3)], [T(3)], [], [], [torch.ones(())]",
+                "lr=0.1, alpha=0.9, eps=1e-6, weight_decay=0.0, momentum=0.0, centered=False",
+            ),
+            (
+                "rprop",
+                "[T(3)], [T(3)], [T(3)], [torch.ones(())]",
+                "step_size_min=0.1, step_size_max=1.0, etaminus=0.5, etaplus=1.2, maximize=False, capturable=False, differentiable=False",
+            ),
+            (
+                "sgd",
+                "[T(3)], [None]",
+                "weight_decay=0.0, momentum=0.9, lr=0.1, dampening=0.0, nesterov=False, maximize=False",
+            ),
+        )
+    },
     "torch.xpu.set_rng_state_all": "torch.xpu.set_rng_state_all(torch.xpu.get_rng_state_all())",
     "torch.futures.Future": "(lambda f: run(f.set_result(T(3)), f.wait()))(torch.futures.Future(devices=[] if D == 'cpu' else [D]))",
     "torch.utils.checkpoint.set_device_states": (

@@ -360,7 +360,7 @@ def test_generators_are_reproducible() -> None:
 def test_small_methods() -> None:
     x = torch.zeros(2, device="cuda")
     assert x.pin_memory() is x
-    assert x.get_device() == 0
+    assert x.get_device() == torch.get_device(x) == 0
     x.record_stream(torch.Stream(device="cuda"))
     assert torch.zeros(1, device=x.get_device()).device == CPU
     assert torch.get_device_module("cuda") is torch.cpu

@@ -36,7 +36,7 @@ _QUERIES = re.compile(
     r"torch\.(Tensor|UntypedStorage|TypedStorage)"
     r"\.(is_(cuda|mps|xpu|cpu|hpu|meta|shared|pinned)|device|get_device|type|storage_type)"
     r"|torch\.(get_device|typename|device\.(index|type))|torch\.backends\.(cuda|mps|cudnn|xpu)\.is_\w+"
-    r"|torch\.nn\.utils\.rnn\.PackedSequence\.is_\w+"
+    r"|torch\.distributed\.is_\w+_available|torch\.nn\.utils\.rnn\.PackedSequence\.is_\w+"
 )
 
 
