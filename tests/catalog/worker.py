@@ -14,6 +14,7 @@ import faulthandler
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -144,8 +145,10 @@ class Caller:
 
 
 def said(error: BaseException) -> str:
+    """The first line, without folders of this run."""
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:300]
+    first = re.sub(rf"{re.escape(tempfile.gettempdir())}/catalog-\w+/?", "", text[0]) if text else ""
+    return f"{type(error).__name__}: {first}"[:300]
 
 
 @contextlib.contextmanager

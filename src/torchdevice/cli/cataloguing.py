@@ -67,7 +67,8 @@ def _patched() -> dict[int, Patched]:
         if before is not None:
             holder, _, last = path.rpartition(".")
             subject = resolve_path(holder) if last in ("__init__", "__new__") else before
-            same = _signature(_function(value)) == _signature(before)
+            expected = _signature(before)
+            same = expected is None or _signature(_function(value)) == expected
             found.setdefault(id(subject), Patched(path, how.get(path, "masquerade"), same))
     return found
 
@@ -84,7 +85,7 @@ def _function(value: Any) -> Any:
 def _signature(value: Any) -> Any:
     try:
         return inspect.signature(value)
-    except (TypeError, ValueError):  # C functions have none, and their replacements must have none either
+    except (TypeError, ValueError):  # functions and classes of C have none: there is nothing to be equal to
         return None
 
 
