@@ -23,6 +23,8 @@ SECONDS_AT_WORK = 90  # the same for a call that computes: on a busy machine tha
 SECONDS_TO_START = 180
 SHARD = 700  # calls a process makes before a fresh one takes over: what calls leave behind does not pile up
 
+_running: set[subprocess.Popen[bytes]] = set()
+
 Row = dict[str, Any]
 Report = Callable[[Row], None]
 
@@ -38,27 +40,41 @@ def run_all(host: str, jobs: list[Row], workers: int, report: Report, shard: int
         with lock:
             report(row)
 
+    stop = threading.Event()
+    failures: list[RuntimeError] = []
+
     def work() -> None:
-        while True:
+        while not stop.is_set():
             try:
                 some = pending.get_nowait()
             except queue.Empty:
                 return
-            _run_shard(host, some, locked)
+            try:
+                _run_shard(host, some, locked, stop)
+            except RuntimeError as error:  # a worker that cannot start: raised below, where somebody hears it
+                failures.append(error)
+                stop.set()
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(workers)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        while thread.is_alive():  # in short steps, so that Ctrl-C is heard
-            thread.join(0.2)
+    try:
+        for thread in threads:
+            while thread.is_alive():  # in short steps, so that Ctrl-C is heard
+                thread.join(0.2)
+    finally:
+        stop.set()
+        for process in list(_running):  # none, unless we were interrupted
+            _end(process)
+    if failures:
+        raise failures[0]
 
 
-def _run_shard(host: str, jobs: list[Row], report: Report) -> None:
+def _run_shard(host: str, jobs: list[Row], report: Report, stop: threading.Event) -> None:
     left = list(jobs)
     while left:
         ended = _one_worker(host, left, report)
-        if ended is None:
+        if ended is None or stop.is_set():  # when we are stopped, the worker was ended by us, not by its call
             return
         name, why = ended
         if name is None:
@@ -78,6 +94,7 @@ def _one_worker(host: str, left: list[Row], report: Report) -> tuple[str | None,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    _running.add(process)
     assert process.stdin is not None
     assert process.stdout is not None
     lines = "".join(json.dumps(job) + "\n" for job in left).encode()
@@ -144,6 +161,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):  # gone already
         os.killpg(process.pid, 9)
     process.wait()
+    _running.discard(process)
 
 
 def _environment() -> dict[str, str]:

@@ -78,3 +78,8 @@ def test_what_neither_can_call_is_none() -> None:
     nothing = {"results": [], "errors": {"0": "TypeError: ?"}}
     assert run.verdict(nothing, nothing, "cpu") == ("none", "TypeError: ?")
     assert run.verdict(nothing, {"results": [[0, 1]], "errors": {}}, "cpu") == ("passed", "")
+
+
+def test_a_worker_that_cannot_start_is_heard_of() -> None:
+    with pytest.raises(RuntimeError, match="before its first call"):
+        pool.run_all("nowhere", [FINE], 1, lambda row: None)

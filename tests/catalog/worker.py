@@ -164,6 +164,8 @@ def silenced() -> Iterator[Any]:
 
 def main() -> None:
     host = sys.argv[1]
+    if host not in (PLAIN, *HOSTS):
+        raise SystemExit(f"no host {host}")
     jobs = [json.loads(line) for line in sys.stdin]
     warnings.simplefilter("ignore")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

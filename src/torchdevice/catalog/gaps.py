@@ -51,7 +51,9 @@ def _of(entry: Entry) -> Iterator[Gap]:
         yield Gap(entry.name, SIGNATURE, "the signature is not torch's", "medium", ACTIONS[SIGNATURE], status)
     if needs_proof(entry) and not proven(entry):
         parameters = ", ".join(entry.device_parameters)
-        yield Gap(entry.name, UNPATCHED, f"no call that gave `{parameters}` has succeeded", "low", ACTIONS[UNPATCHED], status)
+        yield Gap(
+            entry.name, UNPATCHED, f"no call that gave `{parameters}` has succeeded", "low", ACTIONS[UNPATCHED], status
+        )
     if entry.treatment == UNSUPPORTED:
         yield Gap(entry.name, LIMIT, entry.how, "low", ACTIONS[LIMIT], "by design")
         return
