@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers unit test-cuda realworld conformance distributed bench fuzz soak sanitize clean
+.PHONY: demo test lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -68,3 +68,8 @@ conformance: $(VENV)/.installed
 distributed: $(VENV)/.installed
 	$(BIN)/python -m pytest -m distributed tests/distributed
 	PYTHONPATH=src $(BIN)/python -m tests.distributed.torch_suite
+
+# Every public name of torch, called on plain torch and on three hosts; writes the catalogue and the gap log. Interrupted, it
+# goes on where it stopped; `make catalog FRESH=--fresh` starts again.
+catalog: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python -W ignore -m tests.catalog.run $(FRESH)

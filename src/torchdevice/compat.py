@@ -526,3 +526,24 @@ def callgrind_toggle() -> None:
 def callgrind_dump() -> None:
     """Stop collecting and write what was collected to a file of its own."""
     torch._C._valgrind_toggle_and_dump_stats()
+
+
+# --- the public surface --------------------------------------------------------------------------------------------
+
+# The class of `torch.FloatTensor` and its like. Expiry: their removal.
+LEGACY_TENSOR_METACLASS = type(torch.FloatTensor)
+
+
+def overridable_functions() -> dict[str, list[str]]:
+    """Names of the functions that tensor subclasses can override, by the module that holds them."""
+    found: dict[str, list[str]] = {}
+    for holder, functions in torch.overrides.get_overridable_functions().items():
+        path = getattr(holder, "__name__", "")
+        if path.startswith("torch"):
+            found[path] = [getattr(function, "__name__", "") for function in functions]
+    return found
+
+
+def schemas_named(operator: str) -> list[Any]:
+    """The schemas of all overloads of `aten::<operator>`; empty if there is none. Expiry: public operator schemas."""
+    return list(torch._C._jit_get_schemas_for_operator(f"aten::{operator}"))

@@ -265,3 +265,11 @@ def test_everything_is_restored() -> None:
     plain = {name: getattr(torch.Tensor, name) for name in before}
     assert all(before[name] is not plain[name] for name in before)
     assert torch.zeros(1).is_cpu
+
+
+def test_accelerator_functions_take_devices_that_are_not_here() -> None:
+    absent = next(kind for kind in ("cuda", "mps", "xpu") if kind != TARGET)
+    with torchdevice.redirect():
+        torch.accelerator.synchronize(absent)
+        torch.accelerator.set_device_index(absent)
+        assert torch.accelerator.current_stream(absent).device.type == TARGET

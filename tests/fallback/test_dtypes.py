@@ -32,6 +32,8 @@ WAYS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "new_zeros": lambda x, wide: x.new_zeros(2, dtype=torch.float64),
     "softmax": lambda x, wide: x.softmax(0, dtype=torch.float64),
     "log_softmax": lambda x, wide: torch.log_softmax(x, 0, dtype=torch.float64),
+    "special.softmax": lambda x, wide: torch.special.softmax(x, 0, dtype=torch.float64),
+    "special.log_softmax": lambda x, wide: torch.special.log_softmax(x, 0, dtype=torch.float64),
     "module": lambda x, wide: nn.Linear(2, 2).to("mps").double().weight,
     "wide module": lambda x, wide: nn.Linear(2, 2).double().to("mps").weight,
 }

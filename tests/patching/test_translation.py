@@ -360,7 +360,7 @@ def test_generators_are_reproducible() -> None:
 def test_small_methods() -> None:
     x = torch.zeros(2, device="cuda")
     assert x.pin_memory() is x
-    assert x.get_device() == 0
+    assert x.get_device() == torch.get_device(x) == 0
     x.record_stream(torch.Stream(device="cuda"))
     assert torch.zeros(1, device=x.get_device()).device == CPU
     assert torch.get_device_module("cuda") is torch.cpu
@@ -392,3 +392,27 @@ def test_decorated_classes_are_reported_at_the_users_line() -> None:
         warnings.simplefilter("ignore", FutureWarning)
         torch.cuda.amp.GradScaler()
     assert {row.first.file for row in torchdevice.report().rows} == {__file__}
+
+
+def test_a_kernel_for_cuda_serves_the_target(active: None) -> None:
+    double = torch.library.custom_op(
+        "torchdevice_tests::double",
+        lambda x: x * 2,
+        mutates_args=(),
+        device_types="cuda",
+        schema="(Tensor x) -> Tensor",
+    )
+    assert double(torch.ones(2, device="cuda")).tolist() == [2, 2]
+
+
+def test_a_kernel_for_the_cpu_is_the_cpus_own(active: None) -> None:
+    plus = torch.library.custom_op(
+        "torchdevice_tests::plus", lambda x: x + 1, mutates_args=(), device_types="cpu", schema="(Tensor x) -> Tensor"
+    )
+    plus.register_kernel("cuda")(lambda x: x - 1)
+    assert plus(torch.zeros(2, device="cuda")).tolist() == [1, 1]
+
+
+def test_nested_tensors_of_tensors_follow_the_device(active: None) -> None:
+    made = torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)], device="cuda")
+    assert [part.device.type for part in made.unbind()] == ["cpu", "cpu"]

@@ -20,6 +20,7 @@ COMMANDS = {
     "explain": "what a request for a device becomes here, or on another machine, and why",
     "doctor": "check this installation; every problem comes with its fix",
     "scan": "find what binds a source tree to CUDA, without running it",
+    "catalog": "every public function of torch: does it work here, and how",
     "virtual": "build, show or remove the library behind virtual devices",
     "ops": "where each operator runs here, or on another device: native, guarded, mlx or cpu",
     "calibrate": "measure MLX against the CPU, so that fallbacks run where they are faster",

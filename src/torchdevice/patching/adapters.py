@@ -19,6 +19,7 @@ from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
 from torchdevice.patching.narrowing import blocking, narrowed, note
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.dtypes import dtype_on
+from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
@@ -322,6 +323,20 @@ def parameter(original: Function, path: str, translator: Translator, name: str, 
         return original(*args, **kwargs)
 
     return dress(call, original, path)
+
+
+def kernel_types(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.library.custom_op(device_types=...)`: a kernel for a type that is not here serves the target as well."""
+
+    def define(*args: Any, **kwargs: Any) -> Any:
+        asked = kwargs.get("device_types")
+        if asked is not None and translator.in_force:
+            types = (asked,) if isinstance(asked, str) else tuple(asked)
+            served = [translator.redirected_type(kind, path) for kind in types if is_accelerator(kind)]
+            kwargs["device_types"] = tuple(dict.fromkeys((*types, *served)))
+        return original(*args, **kwargs)
+
+    return dress(define, original, path)
 
 
 def autocast_init(original: Function, path: str, translator: Translator) -> Function:

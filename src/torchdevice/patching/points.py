@@ -7,6 +7,7 @@ their own. Building a replacement is lazy and happens once a process; applying i
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ WRITTEN = (
     Point("torch.amp.autocast_mode.custom_fwd", adapters.parameter, {"name": "device_type", "as_type": True}),
     Point("torch.amp.autocast_mode.custom_bwd", adapters.parameter, {"name": "device_type", "as_type": True}),
     Point("torch.amp.grad_scaler.GradScaler.__init__", adapters.parameter, {"name": "device", "as_type": True}),
+    Point("torch.library.custom_op", adapters.kernel_types),
+    Point("torch.nested.as_nested_tensor", adapters.parameter, {"name": "device"}),
     Point("torch.Tensor.type", legacy.tensor_type),
     Point("torch.set_default_tensor_type", legacy.default_tensor_type),
     Point("torch.Tensor.double", casts.cast, when=NARROWING),
@@ -79,10 +82,13 @@ WRITTEN = (
     Point("torch.softmax", casts.with_dtype, when=NARROWING),
     Point("torch.log_softmax", casts.with_dtype, when=NARROWING),
     Point("torch.Tensor.copy_", casts.waiting_copy, when=NARROWING),
+    Point("torch.special.softmax", casts.with_dtype, when=NARROWING),
+    Point("torch.special.log_softmax", casts.with_dtype, when=NARROWING),
     Point(compat.REBUILD_TENSOR, casts.rebuilt, when=NARROWING),
     Point("torch.Tensor.pin_memory", receivers.pin_memory),
     Point("torch.Tensor.record_stream", receivers.record_stream),
     Point("torch.Tensor.get_device", receivers.get_device),
+    Point("torch.get_device", receivers.get_device),
     Point("torch.Tensor.numpy", receivers.numpy_from_anywhere, {"to": "torch.Tensor.to"}, FILLING),
     Point("torch.Tensor.random_", adapters.convert_generator, when=FILLING),
     Point("torch.multinomial", adapters.sample_on_generator, when=FILLING),
@@ -120,6 +126,7 @@ def all_points() -> Iterator[Point]:
     factories = list(_factories())
     yield from factories
     yield from _movers()
+    yield from _accelerator_functions()
     fresh = frozenset(point.path.rpartition(".")[2] for point in factories if point.traced == "fresh")
     yield Point("torch.jit.script", scripting.script, {"fresh": fresh})
     for path in legacy.legacy_paths():
@@ -170,6 +177,16 @@ def _movers() -> Iterator[Point]:
         for kind in accelerators:
             if kind in methods:
                 yield Point(f"{owner}.{kind}", adapters.move_to_accelerator, {"to": to, "kind": kind})
+
+
+def _accelerator_functions() -> Iterator[Point]:
+    """`torch.accelerator.synchronize("cuda")`: a type that is not here means the accelerator that is."""
+    for name in torch.accelerator.__all__:
+        value = getattr(torch.accelerator, name)
+        if not isinstance(value, type):
+            for parameter in inspect.signature(value).parameters:
+                if parameter in ("device", "device_index"):
+                    yield Point(f"torch.accelerator.{name}", adapters.parameter, {"name": parameter})
 
 
 class Replacements:

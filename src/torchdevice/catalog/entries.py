@@ -1,0 +1,100 @@
+"""One row per public name: everything that is known of it, from the live torch, the tables and the measurements."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torchdevice.catalog import signatures, treatment
+from torchdevice.catalog.mlx import Equivalent, equivalent_of
+from torchdevice.catalog.status import HOSTS, Measured, status_of
+from torchdevice.catalog.store import Results
+from torchdevice.catalog.surface import Found, Surface
+from torchdevice.catalog.treatment import Tables
+
+# Longest first: the page that a name stands on.
+NAMESPACES = (
+    *("torch.Tensor", "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.nn.parallel", "torch.nn"),
+    *("torch.optim", "torch.autograd", "torch.cuda", "torch.mps", "torch.xpu", "torch.cpu", "torch.accelerator"),
+    *("torch.amp", "torch.backends", "torch.distributed", "torch.distributions", "torch.fft", "torch.linalg"),
+    *("torch.special", "torch.sparse", "torch.nested", "torch.random", "torch.utils", "torch.jit", "torch.compiler"),
+    *("torch.export", "torch.fx", "torch.func", "torch.profiler", "torch.hub", "torch.serialization", "torch.storage"),
+    *("torch.signal", "torch.masked", "torch.library", "torch.overrides", "torch.futures", "torch.multiprocessing"),
+)
+_STORAGES = ("torch.UntypedStorage", "torch.TypedStorage")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A public name of torch."""
+
+    name: str
+    kind: str
+    namespace: str
+    signature: str
+    summary: str
+    aliases: tuple[str, ...]
+    device_parameters: tuple[str, ...]
+    role: str
+    treatment: str
+    how: str
+    same_signature: bool | None
+    native: tuple[str, ...]
+    mlx: str
+    mlx_confidence: str
+    verified_by: str
+    call: str
+    plain: bool
+    outcomes: dict[str, str]
+    why: dict[str, str]
+    status: str
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def build(surface: Surface, tables: Tables, results: Results, notes: dict[str, str]) -> list[Entry]:
+    """All rows, by name."""
+    return [_entry(found, tables, results, notes) for found in surface.found.values()]
+
+
+def namespace_of(name: str) -> str:
+    """The page that a name stands on."""
+    if name.startswith(_STORAGES):
+        return "torch.storage"
+    return next((space for space in NAMESPACES if name == space or name.startswith(f"{space}.")), "torch")
+
+
+def _entry(found: Found, tables: Tables, results: Results, notes: dict[str, str]) -> Entry:
+    devices = signatures.device_parameters(found)
+    treated = treatment.treat(found, tables)
+    patched = tables.patched.get(id(found.value))
+    adapter = patched.how if patched else ""
+    measured = results.measured.get(found.name)
+    shown = measured or Measured()
+    equivalent: Equivalent = equivalent_of(found.name, results.mlx)
+    return Entry(
+        name=found.name,
+        kind=found.kind,
+        namespace=namespace_of(found.name),
+        signature=signatures.signature_text(found),
+        summary=signatures.summary(found),
+        aliases=tuple(found.aliases),
+        device_parameters=devices,
+        role=signatures.role(found, devices, adapter in tables.making, adapter in tables.moving),
+        treatment=treated.kind,
+        how=treated.how,
+        same_signature=treated.same_signature,
+        native=treatment.native(found, tables),
+        mlx=equivalent.expression,
+        mlx_confidence=equivalent.confidence,
+        verified_by=shown.by if any(shown.outcomes.get(host) == "passed" for host in HOSTS) else "none",
+        call=shown.call,
+        plain=shown.plain,
+        outcomes=shown.outcomes,
+        why=shown.why,
+        status=status_of(measured, treated.kind),
+        note=notes.get(found.name, ""),
+    )

@@ -1,0 +1,86 @@
+"""What TorchDevice does with a name: computed from the tables of the mechanisms, handed in as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torchdevice.catalog.signatures import operator_name
+from torchdevice.catalog.surface import METHOD, PROPERTY, Found
+
+PASSTHROUGH, TRANSLATED, SIMULATED, FALLBACK, UNSUPPORTED = (
+    *("passthrough", "translated", "simulated", "fallback", "unsupported"),
+)
+DEVICES = ("cpu", "cuda", "mps")
+
+
+@dataclass(frozen=True)
+class Patched:
+    """A place that is replaced: its path, how (an adapter's name), and whether the signature is torch's own."""
+
+    path: str
+    how: str
+    same_signature: bool
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the mechanisms know.
+
+    `patched`: by the identity of torch's own object. `answers`: by path, the kind (as in treatments) and the answer in
+    words. `kernels`: aten operator with overload → the devices with a kernel. `rules`: aten operators with an MLX rule.
+    `making`, `moving`: names of adapters for functions that make tensors and that move them.
+    """
+
+    patched: dict[int, Patched] = field(default_factory=dict)
+    answers: dict[str, tuple[str, str]] = field(default_factory=dict)
+    kernels: dict[str, frozenset[str]] = field(default_factory=dict)
+    rules: frozenset[str] = frozenset()
+    making: frozenset[str] = frozenset()
+    moving: frozenset[str] = frozenset()
+
+    def overloads(self, name: str) -> list[str]:
+        """The operators behind a public name, in their functional and in-place forms."""
+        base = operator_name(name)
+        return self._by_base().get(base, []) if base else []
+
+    def _by_base(self) -> dict[str, list[str]]:
+        grouped: dict[str, list[str]] = self.__dict__.get("_grouped", {})
+        if not grouped:
+            for operator in self.kernels:
+                base, _, overload = operator.partition(".")
+                if "out" not in overload:
+                    grouped.setdefault(base, []).append(operator)
+            object.__setattr__(self, "_grouped", grouped)
+        return grouped
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """The treatment and, in words, by what."""
+
+    kind: str
+    how: str = ""
+    same_signature: bool | None = None
+
+
+def treat(found: Found, tables: Tables) -> Treatment:
+    """The treatment of a public name."""
+    patched = tables.patched.get(id(found.value))
+    same = patched.same_signature if patched else None
+    for name in (found.name, *found.aliases, *([found.owner] if found.kind in (METHOD, PROPERTY) else [])):
+        if name in tables.answers:
+            kind, words = tables.answers[name]
+            return Treatment(kind, words, same)
+    if patched:
+        return Treatment(TRANSLATED, f"{patched.path} by {patched.how}", same)
+    lacking = [each for each in tables.overloads(found.name) if "mps" not in tables.kernels[each]]
+    if lacking:
+        ruled = [each for each in lacking if f"aten::{each}" in tables.rules]
+        return Treatment(FALLBACK, f"on mps {', '.join(sorted(lacking)[:3])} by {'MLX or ' if ruled else ''}the CPU")
+    return Treatment(PASSTHROUGH)
+
+
+def native(found: Found, tables: Tables) -> tuple[str, ...]:
+    """The devices that have kernels for every form of it; empty for what is no operator."""
+    overloads = tables.overloads(found.name)
+    return tuple(d for d in DEVICES if overloads and all(d in tables.kernels[each] for each in overloads))

@@ -1,0 +1,83 @@
+"""The data and the pages in the repository: of the installed torch, complete, and printed from each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchdevice.catalog.codemap import BEGIN, END, codebase_map
+from torchdevice.catalog.entries import Entry
+from torchdevice.catalog.gaps import AWAITS, gaps
+from torchdevice.catalog.pages import figures, gap_log, namespace_page, page_name, spaces, summary
+from torchdevice.catalog.status import GAP, NOT_STARTED
+from torchdevice.catalog.store import load_notes, load_results
+from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRANSLATED, UNSUPPORTED
+from torchdevice.cli.cataloguing import answering_modules, torch_version
+
+DOCS = Path(__file__).parents[2] / "docs"
+AGAIN = "run: make catalog (or python -m tests.catalog.publish if only the pages are old)"
+
+
+def test_nothing_is_not_started(entries: list[Entry]) -> None:
+    assert load_results().torch == torch.__version__
+    assert [entry.name for entry in entries if entry.status == NOT_STARTED] == [], AGAIN
+
+
+@pytest.mark.parametrize(("host", "least"), [("cpu", 99.9), ("mps", 99.5), ("cuda", 99.5)])
+def test_shares_against_plain_torch(entries: list[Entry], host: str, least: float) -> None:
+    """Gaps that await another mechanism are listed and left out here; all others count."""
+    passed, able, share = next(
+        row[1:] for row in figures(e for e in entries if not e.note.startswith(AWAITS)) if row[0] == host
+    )
+    assert able > 3500
+    assert share >= least, f"{able - passed} of {able} fail on {host}"
+
+
+def test_every_failure_is_explained_and_nothing_else_is(entries: list[Entry]) -> None:
+    failing = {e.name for e in entries if e.plain and {"raised", "differs"} & set(e.outcomes.values())}
+    unsupported = {e.name for e in entries if e.treatment == UNSUPPORTED}
+    assert failing - unsupported == {e.name for e in entries if e.note and e.plain}
+
+
+def test_every_gap_is_in_the_log(entries: list[Entry]) -> None:
+    logged = {gap.name for gap in gaps(entries)}
+    assert {entry.name for entry in entries if entry.status == GAP} <= logged
+
+
+def test_every_replacement_has_torchs_signature(entries: list[Entry]) -> None:
+    assert [entry.name for entry in entries if entry.same_signature is False] == []
+
+
+def test_treatments_are_read_from_the_tables(entries: list[Entry]) -> None:
+    known = {entry.name: entry.treatment for entry in entries}
+    assert known["torch.zeros"] == TRANSLATED
+    assert known["torch.Tensor.to"] == TRANSLATED
+    assert known["torch.autocast"] == TRANSLATED
+    assert known["torch.cuda.memory_allocated"] == SIMULATED
+    assert known["torch.cuda.gds.GdsFile"] == UNSUPPORTED
+    assert known["torch.mode"] == FALLBACK
+    assert known["torch.add"] == PASSTHROUGH
+    assert all(count > 20 for count in Counter(known.values()).values())
+
+
+def test_notes_are_about_names_that_exist(entries: list[Entry]) -> None:
+    assert set(load_notes()) <= {entry.name for entry in entries}
+
+
+def test_the_pages_are_printed_from_the_data(entries: list[Entry]) -> None:
+    folder = DOCS / "catalog"
+    assert (folder / "README.md").read_text(encoding="utf-8") == summary(entries, torch_version()), AGAIN
+    for space, members in spaces(entries).items():
+        assert (folder / page_name(space)).read_text(encoding="utf-8") == namespace_page(space, members), AGAIN
+    assert (DOCS / "gaps.md").read_text(encoding="utf-8") == gap_log(gaps(entries), torch_version()), AGAIN
+    assert len(list(folder.glob("*.md"))) == len(spaces(entries)) + 1
+
+
+def test_the_map_is_printed_from_the_data(entries: list[Entry]) -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    text = page.partition(BEGIN)[2].partition(END)[0].strip()
+    assert text == codebase_map(entries, answering_modules(entries)).strip(), AGAIN
+    assert "torchdevice.patching.adapters" in text

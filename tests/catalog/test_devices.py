@@ -1,0 +1,64 @@
+"""Every public callable with a device-like parameter is translated, answered, or proven safe by a call with "cuda".
+
+This is the enumeration that a new torch must pass: what it adds is neither patched nor proven, and is named here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tests.catalog import pool
+from torchdevice.catalog.entries import Entry
+from torchdevice.catalog.gaps import AWAITS
+from torchdevice.catalog.proof import NOT_NEEDED, needs_proof, proven
+from torchdevice.catalog.signatures import DEVICE_LIKE
+from torchdevice.catalog.surface import METHOD
+
+
+def test_every_device_parameter_is_patched_or_proven(entries: list[Entry]) -> None:
+    taking = [entry for entry in entries if entry.device_parameters]
+    assert len(taking) > 250
+    unproven = [entry for entry in taking if needs_proof(entry) and not proven(entry)]
+    assert [entry.name for entry in unproven if not entry.note.startswith(AWAITS)] == []
+
+
+def test_the_proofs_hold_now(entries: list[Entry]) -> None:
+    """The same calls again, under TorchDevice on this machine: old data proves nothing about today's code."""
+    jobs = [
+        {"name": entry.name, "known": {"by": entry.verified_by, "call": entry.call}}
+        for entry in entries
+        if needs_proof(entry) and not entry.note.startswith(AWAITS)
+    ]
+    rows = {}
+    pool.run_all("cpu", jobs, 1, lambda row: rows.update({row["name"]: row}))
+    assert {name: row["errors"] for name, row in rows.items() if not row["results"]} == {}
+    assert len(rows) == len(jobs) > 80
+
+
+def test_a_function_that_a_new_torch_adds_is_found(entries: list[Entry]) -> None:
+    known = next(entry for entry in entries if entry.name == "torch.add")
+    new = dataclasses.replace(
+        known, name="torch.brand_new", device_parameters=("device",), verified_by="none", call="", outcomes={}
+    )
+    assert needs_proof(new)
+    assert not proven(new)
+    called_without_the_device = dataclasses.replace(
+        new, verified_by="call", call="torch.x(1)", outcomes={"cpu": "passed"}
+    )
+    assert not proven(called_without_the_device)
+
+
+def test_what_needs_no_proof_exists(entries: list[Entry]) -> None:
+    names = {entry.name for entry in entries if entry.device_parameters}
+    assert set(NOT_NEEDED) <= names
+
+
+def test_parameter_names() -> None:
+    for name in ("device", "devices", "device_ids", "device_type", "map_location", "output_device", "target_device"):
+        assert DEVICE_LIKE.fullmatch(name)
+    for name in ("dtype", "size", "deviceless", "location"):
+        assert not DEVICE_LIKE.fullmatch(name)
+
+
+def test_methods_are_among_them(entries: list[Entry]) -> None:
+    assert any(entry.kind == METHOD and entry.device_parameters for entry in entries)
