@@ -15,8 +15,9 @@ import torch.distributed as dist
 # What waits for a collective, and who makes groups, meshes and launches workers. Expiry: none of them has another name.
 WORK_WAIT = "torch.distributed.Work.wait"
 LAUNCHER = "torch/distributed/run"
-# Counts processors for torchrun's `--nproc-per-node=auto`. Expiry: torchrun asking for devices in one place.
-CPU_COUNT = "torch._utils.cpu_count"
+# Counts processors for torchrun's `--nproc-per-node=auto`; older torch asks `os` itself, and we leave that alone.
+# Expiry: torchrun asking for devices in one place.
+CPU_COUNT = "torch._utils.cpu_count" if hasattr(torch._utils, "cpu_count") else None
 # Coalesces what is called inside; many libraries call it. Expiry: a public name.
 COALESCING = "torch.distributed.distributed_c10d._coalescing_manager"
 # Refuses SyncBatchNorm layers in modules on the CPU, and does nothing else. Expiry: kernels of theirs for the CPU.

@@ -17,10 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+import torchdevice
+
+if __name__ != "__main__":  # torch's database keeps the functions that it finds: they must be ours already
+    torchdevice.activate(policy="portable")
+
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-import torchdevice
 from tests.conformance.worker import UNINITIALISED, copied, differs, outcome, samples_of
 
 SAMPLES = 40
@@ -63,7 +68,6 @@ def work(shard: int, of: int) -> None:
     target = torch.accelerator.current_accelerator().type
     foreign = "mps" if target == "cuda" else "cuda"
     names = [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
-    torchdevice.activate(policy="portable")
     for op in names[shard::of]:
         print(json.dumps(check(op, target, foreign)), flush=True)
 

@@ -165,9 +165,10 @@ class Distributed:
                 yield Replacement(f"{holder}.ProcessGroupNCCL", sys.modules[holder], "ProcessGroupNCCL", made)
 
     def _written(self) -> Iterator[Replacement]:
-        count = resolve_path(private.CPU_COUNT)
-        counting = wrappers.counting_for_launcher(count, private.CPU_COUNT, self._translator, self._devices)
-        yield from _places(private.CPU_COUNT, count, counting)
+        if private.CPU_COUNT is not None:
+            count = resolve_path(private.CPU_COUNT)
+            counting = wrappers.counting_for_launcher(count, private.CPU_COUNT, self._translator, self._devices)
+            yield from _places(private.CPU_COUNT, count, counting)
         for path, adapter, options in WRITTEN:
             holder, _, name = path.rpartition(".")
             owner = resolve_path(holder)
