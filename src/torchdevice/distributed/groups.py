@@ -6,6 +6,7 @@ torch itself always gets the truth (`gloo`); so does the report.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +71,8 @@ class Groups:
             if arguments.get("timeout") is None and "timeout" in _parameters(path):
                 arguments["timeout"] = VENDOR_TIMEOUT
             arguments.pop("pg_options", None)
+            if path.endswith(".init_process_group"):
+                _forget_the_dead(arguments)
         if given == backends.EVERYWHERE or not host.accelerated:
             arguments.pop("device_id", None)  # binds a group to one accelerator, which gloo does not
         if "group_size" in _parameters(path) and arguments.get("group_size") is None:
@@ -123,3 +126,17 @@ class Groups:
 def _parameters(path: str) -> frozenset[str]:
     function = getattr(dist, path.rpartition(".")[2])
     return frozenset(inspect.signature(function).parameters)
+
+
+def _forget_the_dead(arguments: dict[str, Any]) -> None:
+    """torchrun keeps its store when it restarts workers, and gloo would call those of before at the addresses it finds.
+
+    So a restarted worker's keys get a prefix of their own. Expiry: torch doing that itself, as it once did.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if attempt == "0" or arguments.get("store") is not None or arguments.get("init_method") not in (None, "env://"):
+        return
+    found = dist.rendezvous("env://", arguments.get("rank", -1), arguments.get("world_size", -1))
+    store, rank, world_size = next(found)
+    arguments.pop("init_method", None)
+    arguments.update(store=dist.PrefixStore(f"attempt_{attempt}", store), rank=rank, world_size=world_size)
