@@ -5,6 +5,7 @@ Importing this loads torch.distributed, which `import torch` has loaded already.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -75,10 +76,11 @@ def overriding(register: Callable[..., None], *args: Any, **kwargs: Any) -> None
         register(*args, **kwargs)
 
 
+@functools.cache
 def leave_untraced(package: str) -> None:
     """Make torch's compiler run the functions of a package as they are, also under code that it has compiled.
 
-    Expiry: kernels of operators that the compiler never looks into.
+    Once a process: torch adds the package again at each call, and compiles all of its rules anew. Expiry: kernels of operators that the compiler never looks into.
     """
     from torch._dynamo import trace_rules
 
