@@ -80,7 +80,8 @@ def overriding(register: Callable[..., None], *args: Any, **kwargs: Any) -> None
 def leave_untraced(package: str) -> None:
     """Make torch's compiler run the functions of a package as they are, also under code that it has compiled.
 
-    Once a process: torch adds the package again at each call, and compiles all of its rules anew. Expiry: kernels of operators that the compiler never looks into.
+    Once a process: torch adds the package again at each call, and compiles all of its rules anew.
+    Expiry: kernels of operators that the compiler never looks into.
     """
     from torch._dynamo import trace_rules
 
