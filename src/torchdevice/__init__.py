@@ -13,6 +13,8 @@ point in every process, also where nobody needs it. The public API is what `__al
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -91,3 +93,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# Where the environment asks for us, torch starts us at the end of its own import, through our entry point. Imported
+# from one of our modules it would find that module half imported; so it is imported here, before any of them.
+if "torch" not in sys.modules and (os.environ.get("TORCHDEVICE") or os.environ.get("TORCHDEVICE_VIRTUAL")):
+    import torch  # noqa: F401

@@ -41,6 +41,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Activate: conftests and test modules import torch, and take names from it."""
     given = {variable: getattr(early_config.known_args_namespace, variable.lower()) for _, variable, _ in OPTIONS}
     os.environ.update({variable: value for variable, value in given.items() if value is not None})
+    import torch  # noqa: F401  (first: it starts us by itself where the environment now asks for it)
+
     from torchdevice.errors import TorchDeviceError
     from torchdevice.session import session
     from torchdevice.virtual import from_environment

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import glob
 import re
 import shutil
@@ -95,6 +96,8 @@ def _run_under_valgrind(variants: list[str]) -> None:
 
     from torchdevice import compat
 
+    gc.collect()
+    gc.disable()  # a collection that falls into one loop and not into another would be counted
     space: dict[str, Any] = {"torch": torch, "x": torch.zeros(2, 2), "d": torch.device("cpu")}
     for variant in variants:
         loops = []

@@ -16,8 +16,12 @@ def vendors() -> dict[str, str]:
     """Backends that one kind of accelerator has for itself, with that kind: `{"nccl": "cuda", "xccl": "xpu"}`."""
     if not dist.is_available():
         return {}
-    table = dist.Backend.default_device_backend_map
-    return {str(name): kind for kind, name in table.items() if is_accelerator(kind) and name != EVERYWHERE}
+    table, serves = dist.Backend.default_device_backend_map, dist.Backend.backend_capability
+    return {
+        str(name): kind
+        for kind, name in table.items()
+        if is_accelerator(kind) and "cpu" not in serves.get(name, ["cpu"])
+    }
 
 
 def own(kind: str) -> str:

@@ -277,11 +277,10 @@ def _resolve(path: str) -> Any:
     module, _, rest = path.partition(".")
     found: Any = importlib.import_module(module)
     for name in rest.split(".") if rest else ():
-        if not hasattr(found, name) and f"{module}.{name}" in sys.modules:
-            found = sys.modules[f"{module}.{name}"]
-        else:
-            found = getattr(found, name)
+        # A function may hide the module of its name from its package, as `torch.nn.parallel.data_parallel` does.
+        holder = found if hasattr(found, name) else sys.modules.get(module, found)
         module = f"{module}.{name}"
+        found = sys.modules[module] if not hasattr(holder, name) and module in sys.modules else getattr(holder, name)
     return found
 
 
