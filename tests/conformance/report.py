@@ -15,6 +15,8 @@ most 40 samples each, forward, gradient and device, against the CPU in the same 
 *refused* is the real backend's own refusal of at least one sample (a dtype or an operator that it lacks): the intended
 result; its other samples passed. *no sample*: nothing that the CPU could run, so nothing to compare with.
 """
+# Of the last run of `translated` on a real accelerator.
+REAL = Path(__file__).with_name("real.json")
 COLUMNS = ("no sample", "passed", "refused")
 
 
@@ -38,4 +40,17 @@ def write(path: Path, results: Path) -> None:
         rest = [row for row in rows if row["status"] not in ("passed", "no sample")]
         lines.append(f"\n## {name.replace('-', ' ')}\n")
         lines += [f"- `{row['op']}` {row['status']}: {row['error'][:160]}" for row in rest] or ["Everything passed."]
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join([*lines, *real_accelerator()]) + "\n")
+
+
+def real_accelerator() -> list[str]:
+    """What `python -m tests.conformance.translated` found where there is a GPU."""
+    found = json.loads(REAL.read_text())
+    wrong = sum(len(row["wrong"]) for row in found["wrong"])
+    return [
+        f"\n## On a real {found['device']}, under another device's name\n",
+        f"torch {found['torch']}. The code says `mps`, TorchDevice sends it to CUDA; plain torch there is the measure:",
+        f"{found['samples'] - wrong} of {found['samples']} samples of {found['operators']} operators (float32).",
+        *(f"- `{row['op']}`: {row['wrong'][0][:160]}" for row in found["wrong"]),
+        *found.get("notes", ()),
+    ]
