@@ -14,6 +14,8 @@ from torchdevice.bench.calls import QUESTIONS, count_instructions
 
 BASELINE = Path(__file__).with_name("baseline.json")
 TOLERATED = 1.05
+# A redirected call finds its place by the address of code, so the dictionary's work varies from run to run.
+TOLERATED_WHERE_REDIRECTED = 1.15
 
 
 def versions() -> dict[str, str]:
@@ -30,7 +32,8 @@ def test_no_call_is_dearer_than_before() -> None:
     dear = {}
     for question in QUESTIONS:
         name = question.statement
-        allowed = min(known.get(name, 99.0) * TOLERATED, (question.limit or 99.0) + 0.005)
+        tolerated = TOLERATED_WHERE_REDIRECTED if question.limit is None else TOLERATED
+        allowed = min(known.get(name, 99.0) * tolerated, (question.limit or 99.0) + 0.005)
         if ratios[name] > allowed:
             dear[name] = f"{ratios[name]} instead of at most {allowed:.3f}"
     assert not dear, f"{dear}\nIf that is meant, write this to {BASELINE.name}: {json.dumps(ratios)}"

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import gc
 import glob
+import os
 import re
 import shutil
 import subprocess
@@ -120,7 +121,9 @@ def count_instructions(variants: tuple[str, ...] = VARIANTS) -> dict[str, dict[s
         out = f"{folder}/callgrind"
         command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}"]
         child = [sys.executable, "-m", "torchdevice.bench.calls", "--counted", *variants]
-        subprocess.run([*command, *child], check=True, capture_output=True)
+        # Dictionaries look further or less far by the seed of their hashes.
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        subprocess.run([*command, *child], env=environment, check=True, capture_output=True)
         dumps = sorted(glob.glob(f"{out}.*"), key=lambda name: int(name.rpartition(".")[2]))
         totals = [_total(Path(dump).read_text()) for dump in dumps]
     found = {}
