@@ -20,7 +20,6 @@ passed is marked ✗ and explained below.
 
 ![What redirection costs a training step](overhead.svg)
 """
-MARKS = {True: "✓", False: "✗", None: ""}
 BAR_WIDTH, ROW_HEIGHT, LABEL_WIDTH = 420, 26, 290
 
 
@@ -30,9 +29,8 @@ def table(results: Results) -> list[str]:
         lines += [f"### {BENCHMARKS[name].capitalize()} (`{name}`)", ""]
         lines += ["| what | measured | limit | | |", "| --- | ---: | ---: | --- | --- |"]
         for figure in rows:
-            limit = "" if figure.limit is None else f"{figure.limit:g} {figure.unit}".replace(" ×", "×")
             what = figure.what if name != "calls" else f"`{figure.what}`"
-            lines.append(f"| {what} | {figure} | {limit} | {MARKS[figure.kept]} | {figure.note} |")
+            lines.append(f"| {what} | {figure} | {figure.limit_text} | {figure.mark} | {figure.note} |")
         lines.append("")
     return lines + [f"Not measured: `{name}`: {reason}\n" for name, reason in results.missing.items()]
 

@@ -6,7 +6,6 @@ State of the process is one `Session` object. The public functions of the packag
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import sys
 import threading
@@ -21,17 +20,16 @@ from torchdevice.config import Config, resolve_config
 from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.events import Fallback, Redirect, Simulated
+from torchdevice.events import Simulated
 from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
+from torchdevice.reporting import log
 from torchdevice.reporting.collect import Report
 from torchdevice.reporting.counts import Counts, added
-
-logger = logging.getLogger("torchdevice")
 
 
 @dataclass(frozen=True)
@@ -117,11 +115,12 @@ class Session:
         self._undo.append(compat.when_dynamo_is_imported(self._register_twins))
         compat.weights_only_cache_clear()
         self._undo.append(compat.weights_only_cache_clear)
-        self._undo.append(_log_to_stderr(config, self._translator))
+        self._undo.append(log.set_up(config))
+        heard = ExitStack()
+        self._undo.append(heard.close)
+        heard.enter_context(self._translator.ledger.listening(log.redirected))
         if config.masquerade:
-            hearing = self._masquerades().register.ledger.listening(_log_answer)
-            hearing.__enter__()
-            self._undo.append(lambda: hearing.__exit__(None, None, None))
+            heard.enter_context(self._masquerades().register.ledger.listening(log.answered))
         self._undo.append(_exported(config, host))
         if host.accelerated:
             self._undo.append(_covered(config, host))
@@ -330,7 +329,7 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 
     there = virtual.installed()
     refused = there.refused if there is not None and there.device == host.type else frozenset()
-    return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, _log_fallback)
+    return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
 
 
 def _worker_replacement(config: Config) -> Iterator[Replacement]:
@@ -359,38 +358,6 @@ def _exported(config: Config, host: Host) -> Callable[[], None]:
                 os.environ[name] = value
 
     return restore
-
-
-def _log_to_stderr(config: Config, running: Translator) -> Callable[[], None]:
-    """Log each place once at INFO; with a level asked for and no logging set up, to stderr."""
-    level_before, handler = logger.level, None
-    logger.setLevel(config.log_level)
-    if config.source("log_level") != "default" and not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-        logger.addHandler(handler)
-    hearing = running.ledger.listening(_log)
-    hearing.__enter__()
-
-    def stop() -> None:
-        hearing.__exit__(None, None, None)
-        logger.setLevel(level_before)
-        if handler is not None:
-            logger.removeHandler(handler)
-
-    return stop
-
-
-def _log(record: Redirect) -> None:
-    logger.info("%s: %s(%s) → %s: %s", record.site, record.api, record.asked, record.given, record.reason)
-
-
-def _log_answer(record: Simulated) -> None:
-    logger.info("%s: %s is %s, answered for %s", record.site, record.api, record.kind, record.target)
-
-
-def _log_fallback(record: Fallback) -> None:
-    logger.info("%s: %s ran on %s: %s", record.site, record.operator, record.executor, record.reason)
 
 
 activate = session.activate

@@ -9,7 +9,6 @@ import dataclasses
 
 from tests.catalog import pool
 from torchdevice.catalog.entries import Entry
-from torchdevice.catalog.gaps import AWAITS
 from torchdevice.catalog.proof import NOT_NEEDED, needs_proof, proven
 from torchdevice.catalog.signatures import DEVICE_LIKE
 from torchdevice.catalog.surface import METHOD
@@ -19,7 +18,7 @@ def test_every_device_parameter_is_patched_or_proven(entries: list[Entry]) -> No
     taking = [entry for entry in entries if entry.device_parameters]
     assert len(taking) > 250
     unproven = [entry for entry in taking if needs_proof(entry) and not proven(entry)]
-    assert [entry.name for entry in unproven if not entry.note.startswith(AWAITS)] == []
+    assert [entry.name for entry in unproven] == []
 
 
 def test_the_proofs_hold_now(entries: list[Entry]) -> None:
@@ -27,7 +26,7 @@ def test_the_proofs_hold_now(entries: list[Entry]) -> None:
     jobs = [
         {"name": entry.name, "known": {"by": entry.verified_by, "call": entry.call}}
         for entry in entries
-        if needs_proof(entry) and not entry.note.startswith(AWAITS)
+        if needs_proof(entry)
     ]
     rows = {}
     pool.run_all("cpu", jobs, 1, lambda row: rows.update({row["name"]: row}))

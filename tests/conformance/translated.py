@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-import torchdevice
-
-if __name__ != "__main__":  # torch's database keeps the functions that it finds: they must be ours already
-    torchdevice.activate(policy="portable")
-
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+import torchdevice
 from tests.conformance.worker import UNINITIALISED, copied, differs, outcome, samples_of
 
 SAMPLES = 40
+# torch's database keeps the functions that it finds when it is imported: they must be ours already.
+CHILD = (
+    "import torchdevice; torchdevice.activate(policy='portable'); "
+    "from tests.conformance.translated import work; work({number}, {of})"
+)
 
 
 def on_device(value: Any, kind: str) -> bool:
@@ -76,7 +76,7 @@ def main() -> None:
     output, processes = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 2
 
     def shard(number: int) -> list[dict[str, Any]]:
-        command = [sys.executable, "-c", f"from tests.conformance.translated import work; work({number}, {processes})"]
+        command = [sys.executable, "-c", CHILD.format(number=number, of=processes)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"shard {number}: exit {done.returncode}: {done.stderr[-500:]}", file=sys.stderr)

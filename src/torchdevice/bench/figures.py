@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 Timed = Callable[[], float]
 
@@ -21,6 +22,11 @@ class Figure:
     spread: tuple[float, float] | None = None
     note: str = ""
 
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> Figure:
+        """What `dataclasses.asdict` gave, after JSON made a list of its pair."""
+        return cls(**{**row, "spread": tuple(row["spread"]) if row["spread"] else None})
+
     @property
     def kept(self) -> bool | None:
         """Whether the limit is kept to the digits that are shown; None without one."""
@@ -30,6 +36,16 @@ class Figure:
     def digits(self) -> int:
         """A ratio near one needs more digits than a number of microseconds."""
         return 3 if self.unit == "×" and self.limit is not None and self.limit < 1.1 else 2
+
+    @property
+    def limit_text(self) -> str:
+        """The limit as it is shown; nothing without one."""
+        return "" if self.limit is None else f"{self.limit:g} {self.unit}".replace(" ×", "×")
+
+    @property
+    def mark(self) -> str:
+        """Whether the limit is kept, as one character."""
+        return {True: "✓", False: "✗", None: ""}[self.kept]
 
     def __str__(self) -> str:
         spread = f" ({self.spread[0]:.{self.digits}f}–{self.spread[1]:.{self.digits}f})" if self.spread else ""
@@ -59,5 +75,4 @@ def emit(figures: Iterable[Figure]) -> None:
 
 def read(lines: Sequence[str]) -> list[Figure]:
     """The other end of `emit`; other output of the process is not ours."""
-    rows = [json.loads(line) for line in lines if line.startswith('{"what"')]
-    return [Figure(**{**row, "spread": tuple(row["spread"]) if row["spread"] else None}) for row in rows]
+    return [Figure.from_json(json.loads(line)) for line in lines if line.startswith('{"what"')]

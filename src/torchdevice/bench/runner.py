@@ -35,10 +35,7 @@ class Results:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Results:
         """What `as_json` gave."""
-        figures = {
-            name: [Figure(**{**row, "spread": tuple(row["spread"]) if row["spread"] else None}) for row in rows]
-            for name, rows in data["figures"].items()
-        }
+        figures = {name: [Figure.from_json(row) for row in rows] for name, rows in data["figures"].items()}
         return cls(data["machine"], figures, data["missing"])
 
 

@@ -15,31 +15,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 import torchdevice
 from torchdevice.bench.figures import Figure, Timed, emit, interleaved
+from torchdevice.bench.rivals import Empty
 
 VOCABULARY, WIDTH, BATCH, LENGTH = 1000, 256, 4, 64
 REDIRECTED = "active, redirected and counted in every step"
 LIMITS = {"cuda": 1.01, "cpu": 1.02}
 Step = Callable[[], None]
-
-
-class Empty(TorchFunctionMode):
-    """What every redirection by mode costs at least."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
-
-
-@contextlib.contextmanager
-def _default_device(device: torch.device) -> Iterator[None]:
-    torch.set_default_device(device)
-    try:
-        yield
-    finally:
-        torch.set_default_device(None)
 
 
 def variants(device: torch.device) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
@@ -50,7 +34,7 @@ def variants(device: torch.device) -> dict[str, Callable[[], AbstractContextMana
         "active, accelerate": lambda: torchdevice.redirect(target=target, policy="accelerate"),
         "active, portable": lambda: torchdevice.redirect(target=target, policy="portable"),
         "empty TorchFunctionMode": Empty,
-        "torch.set_default_device": lambda: _default_device(device),
+        "torch.set_default_device": lambda: device,
     }
 
 

@@ -17,7 +17,6 @@ SIGNATURE, UNPATCHED, DIVERGENCE, LIMIT = (
     "limitation of the target itself",
 )
 CLASSES = (SIGNATURE, UNPATCHED, DIVERGENCE, LIMIT)
-AWAITS = "awaits "  # so starts a note on a gap that somebody is at work on
 ACTIONS = {
     SIGNATURE: "give the replacement torch's signature",
     UNPATCHED: "call it with device='cuda' in the verification run, or give it a row in patching.points",
@@ -46,7 +45,7 @@ def gaps(entries: Iterable[Entry]) -> Iterator[Gap]:
 
 
 def _of(entry: Entry) -> Iterator[Gap]:
-    status = "awaited" if entry.note.startswith(AWAITS) else "accepted" if entry.note else "open"
+    status = "accepted" if entry.note else "open"
     if entry.same_signature is False:
         yield Gap(entry.name, SIGNATURE, "the signature is not torch's", "medium", ACTIONS[SIGNATURE], status)
     if needs_proof(entry) and not proven(entry):

@@ -14,8 +14,6 @@ from torchdevice.cli.parsing import Parser
 if TYPE_CHECKING:
     from torchdevice.bench.runner import Results
 
-MARKS = {True: "✓", False: "✗", None: ""}
-
 
 def parser() -> Parser:
     """Names of benchmarks, and where the figures go."""
@@ -72,8 +70,7 @@ def _print_table(results: Results) -> None:
     table = Table("what", "measured", "limit", "", box=None, pad_edge=False)
     for rows in results.figures.values():
         for figure in rows:
-            limit = "" if figure.limit is None else f"{figure.limit:g} {figure.unit}".replace(" ×", "×")
-            table.add_row(figure.what, str(figure), limit, MARKS[figure.kept])
+            table.add_row(figure.what, str(figure), figure.limit_text, figure.mark)
     console.print(table, highlight=False)
     for name, reason in results.missing.items():
         console.print(f"{name}: not measured: {reason}", highlight=False, markup=False)

@@ -15,7 +15,7 @@ from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRAN
 from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
 from torchdevice.cuda.surface import ANSWERS, SURFACE, Kind
 from torchdevice.fallback.mlx import executor as mlx
-from torchdevice.patching import adapters
+from torchdevice.patching import adapters, movers
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.points import Replacements, all_points, resolve_path
 from torchdevice.patching.translator import Translator
@@ -29,7 +29,7 @@ KINDS = {
     Kind.UNSUPPORTED: UNSUPPORTED,
 }
 MAKING = frozenset(each.__name__ for each in (adapters.fresh_tensor, adapters.tensor_like))
-MOVING = frozenset(each.__name__ for each in (adapters.convert_to, adapters.move_to_cpu, adapters.move_to_accelerator))
+MOVING = frozenset(each.__name__ for each in (movers.convert_to, movers.move_to_cpu, movers.move_to_accelerator))
 _ANSWERING = {
     "cuda": "torchdevice.cuda.masquerade",
     "xpu": "torchdevice.cuda.masquerade",

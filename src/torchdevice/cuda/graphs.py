@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat
+from torchdevice import compat, compat_dispatcher
 from torchdevice.cuda.device import Table
 from torchdevice.errors import CudaOnlyError, explain_error
 
@@ -33,7 +33,7 @@ class Recorder(compat.DispatchMode):
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        effects = compat.effects_of(op)
+        effects = compat_dispatcher.effects_of(op)
         for tensor in effects.written(args, kwargs):
             self._keep(tensor)
         result = op(*args, **kwargs)

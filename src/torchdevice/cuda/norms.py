@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat
+from torchdevice import compat, compat_dispatcher
 
 # Operator → where its weight is among the arguments. The input is first.
 NORMS = {"layer_norm": 2, "group_norm": 2, "batch_norm": 1, "instance_norm": 1}
@@ -29,7 +29,7 @@ def _refused(values: tuple[Any, ...], weight: int) -> bool:
 
 def _in_float32(operator: Callable[..., Any], weight: int) -> Callable[..., Any]:
     def norm(*args: Any) -> Any:
-        with compat.below_cpu_autocast():
+        with compat_dispatcher.below_cpu_autocast():
             if _refused(args, weight):
                 # Statistics are written in place by training: those stay the tensors that they are.
                 statistics = range(weight + 2, weight + 4) if weight == 1 else ()
@@ -61,7 +61,7 @@ def _with_statistics(operator: Callable[..., Any], args: tuple[Any, ...], statis
 
 def install() -> Callable[[], None]:
     """Register the kernels; the returned function takes them away."""
-    library = compat.operator_library()
+    kernels = compat_dispatcher.Registrations("AutocastCPU", [f"aten::{name}" for name in NORMS])
     for name, weight in NORMS.items():
-        library.impl(name, _in_float32(getattr(torch.ops.aten, name), weight), "AutocastCPU")
-    return lambda: compat.close_library(library)
+        kernels.add(f"aten::{name}", _in_float32(getattr(torch.ops.aten, name), weight))
+    return kernels.undo

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchdevice import compat
+from torchdevice import compat_dispatcher
 
 
 def _per_channel(values: Tensor, like: Tensor) -> Tensor:
@@ -122,8 +122,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 def engage(kind: str) -> Callable[[], None]:
     """Put the operators under a device that lacks them; the result takes them away."""
-    names = [name for name in OPERATORS if not compat.has_kernel(name, kind.upper())]
-    kernels = compat.Registrations(kind.upper(), names)
+    names = [name for name in OPERATORS if not compat_dispatcher.has_kernel(name, kind.upper())]
+    kernels = compat_dispatcher.Registrations(kind.upper(), names)
     for name in names:
         kernels.add(name, OPERATORS[name])
     return kernels.undo

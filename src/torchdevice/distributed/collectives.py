@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from torchdevice import compat
+from torchdevice import compat, compat_dispatcher
 from torchdevice import compat_distributed as private
 from torchdevice.distributed.works import Following
 from torchdevice.errors import CollectiveUnsupported, explain_error
@@ -75,13 +75,6 @@ NOT_BY_GATHER = frozenset({torch.complex64, torch.complex128})
 CPU = torch.device("cpu")
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """All tensors in nested lists."""
-    if isinstance(value, compat.RealTensor):
-        return [value]
-    return [tensor for each in value for tensor in tensors_in(each)] if isinstance(value, (list, tuple)) else []
-
-
 def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """The same nested lists with each tensor changed."""
     if isinstance(value, compat.RealTensor):
@@ -131,7 +124,7 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
         given = dict(zip(names, args, strict=False))
         group = private.unboxed_group(given["process_group"])
         lists = [*args[:tensor_arguments]]
-        written = tensors_in(args[0])
+        written = compat.tensors_in(args[0])
         options = _options(collective, given)
         finish: Callable[[], list[torch.Tensor]] | None = None
         if "reduce_op" in given:
@@ -139,11 +132,11 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
             averaged = operation == average and not any(t.is_floating_point() or t.is_complex() for t in written)
             options.reduceOp = dist.ReduceOp.SUM if averaged else private.reduction_by_number(operation)
             if averaged or any(tensor.dtype not in CARRIED for tensor in written):
-                wide = {id(t): t.to(wide_dtype(t), copy=True) for value in lists for t in tensors_in(value)}
+                wide = {id(t): t.to(wide_dtype(t), copy=True) for value in lists for t in compat.tensors_in(value)}
                 lists = [mapped(value, lambda tensor: wide[id(tensor)]) for value in lists]
                 finish = _narrowing(written, wide, group.size() if averaged else 1)
         else:
-            dtypes = {tensor.dtype for value in lists for tensor in tensors_in(value)}
+            dtypes = {tensor.dtype for value in lists for tensor in compat.tensors_in(value)}
             if dtypes - CARRIED or (name == "gather_" and dtypes & NOT_BY_GATHER):
                 lists = [mapped(value, as_bytes) for value in lists]
         if name in BY_ELEMENTS:
@@ -208,17 +201,17 @@ class _Engaged:
     """How many want the kernels; they are in place while anybody does."""
 
     wanted = 0
-    kernels: compat.Registrations | None = None
+    kernels: compat_dispatcher.Registrations | None = None
 
 
 def engage() -> Callable[[], None]:
     """Put the kernels in place; the result takes them away."""
     _Engaged.wanted += 1
     if _Engaged.kernels is None:
-        _Engaged.kernels = compat.Registrations("CPU", [f"c10d::{name}" for name in COLLECTIVES])
+        _Engaged.kernels = compat_dispatcher.Registrations("CPU", [f"c10d::{name}" for name in COLLECTIVES])
         for name, collective in COLLECTIVES.items():
-            operator = compat.find_operator(f"c10d::{name}")
-            names = [argument.name for argument in compat.schema_of(operator).arguments]
+            operator = compat_dispatcher.find_operator(f"c10d::{name}")
+            names = [argument.name for argument in compat_dispatcher.schema_of(operator).arguments]
             kernel = _kernel(name, collective, names)
             private.overriding(_Engaged.kernels.add, f"c10d::{name}", kernel)
     return _disengage

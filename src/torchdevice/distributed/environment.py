@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchdevice.events import Ledger, Simulated, Site
 
@@ -32,13 +32,15 @@ def interface(asked: str, there: Sequence[str]) -> str | None:
     return next((name for name in there if fits(name) and (name != "lo" or not others)), None)
 
 
-def carry_over() -> None:
-    """Tell gloo the interface that NCCL was told, unless gloo was told one itself."""
+def carry_over() -> Callable[[], object]:
+    """Tell gloo the interface that NCCL was told, unless gloo was told one itself; the result takes that back."""
     asked = os.environ.get(NCCL_INTERFACE)
     if asked and not os.environ.get(GLOO_INTERFACE):
         chosen = interface(asked, [name for _, name in socket.if_nameindex()])
         if chosen is not None:
             os.environ[GLOO_INTERFACE] = chosen
+            return lambda: os.environ.pop(GLOO_INTERFACE, None)
+    return lambda: None
 
 
 def meaningless(environ: Mapping[str, str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed as dist
 
 from torchdevice.compat import RealTensor
-from torchdevice.patching.adapters import dress
+from torchdevice.patching.adapters import dress, parameter_names
 
 Function = Callable[..., Any]
 Applies = Callable[[], bool]
@@ -23,10 +23,10 @@ Applies = Callable[[], bool]
 def functions_with(parameter: str) -> Iterator[str]:
     """Public functions of torch.distributed that have a parameter, by name."""
     for name, value in sorted(vars(dist).items()):
-        if not name.startswith("_") and type(value) is FunctionType:
-            code = inspect.unwrap(value).__code__  # a signature takes twenty times as long, and activation waits
-            if parameter in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-                yield name
+        if name.startswith("_") or type(value) is not FunctionType:
+            continue
+        if parameter in parameter_names(value):
+            yield name
 
 
 def coalescing(original: Function, path: str, applies: Applies) -> Function:

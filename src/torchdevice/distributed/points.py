@@ -117,7 +117,7 @@ class Distributed:
             return
         self._running = True
         kind = self._translator.host.type
-        environment.carry_over()
+        self._ways_back.append(environment.carry_over())
         environment.note(self._register.ledger, kind)
         self._ways_back.append(collectives.engage())
         if kind in wrappers.UNNUMBERED:

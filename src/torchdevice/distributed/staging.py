@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat
+from torchdevice import compat, compat_dispatcher
 from torchdevice import compat_distributed as private
-from torchdevice.distributed.collectives import mapped, tensors_in
+from torchdevice.distributed.collectives import mapped
 from torchdevice.distributed.works import Following
 
 # Their first argument is read, or is there to choose the device; of all others it is what the collective writes.
@@ -21,14 +21,14 @@ WRITE_NOTHING = frozenset({"c10d::send", "c10d::barrier", "c10d::monitored_barri
 
 def _staged(operator: Any, writes: bool) -> Callable[..., Any]:
     def kernel(*args: Any) -> Any:
-        copies = {id(tensor): tensor.to("cpu") for value in args for tensor in tensors_in(value)}
+        copies = {id(tensor): tensor.to("cpu") for value in args for tensor in compat.tensors_in(value)}
         result = operator(*(mapped(value, lambda tensor: copies[id(tensor)]) for value in args))
         work = result[-1] if isinstance(result, tuple) else result
         if not writes or work is None:
             return result
 
         def finish() -> list[torch.Tensor]:
-            tensors = tensors_in(args[0])
+            tensors = compat.tensors_in(args[0])
             for tensor in tensors:
                 tensor.copy_(copies[id(tensor)])
             return tensors
@@ -41,9 +41,9 @@ def _staged(operator: Any, writes: bool) -> Callable[..., Any]:
 
 def engage(kind: str) -> Callable[[], None]:
     """Put a kernel under every operator of c10d that the CPU has; the result takes them away."""
-    names = [name for name in compat.kernels_under("CPU") if name.startswith("c10d::")]
-    kernels = compat.Registrations(kind.upper(), names)
+    names = [name for name in compat_dispatcher.kernels_under("CPU") if name.startswith("c10d::")]
+    kernels = compat_dispatcher.Registrations(kind.upper(), names)
     for name in names:
-        kernel = _staged(compat.find_operator(name), name not in WRITE_NOTHING)
+        kernel = _staged(compat_dispatcher.find_operator(name), name not in WRITE_NOTHING)
         private.overriding(kernels.add, name, kernel)
     return kernels.undo

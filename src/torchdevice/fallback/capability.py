@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from torchdevice import compat
+from torchdevice import compat_dispatcher
 
 # The layouts of tensors that a backend has keys for; each name completes a key: MPS, SparseMPS, …
 LAYOUTS = ("", "Sparse", "SparseCsr")
@@ -49,7 +49,7 @@ def backend_key(device_type: str) -> str:
 def gaps(
     device_type: str,
     refused: Collection[tuple[str, str]] = (),
-    registered: Callable[[str], Iterable[str]] = compat.kernels_under,
+    registered: Callable[[str], Iterable[str]] = compat_dispatcher.kernels_under,
 ) -> Iterator[Gap]:
     """What the CPU has a kernel for and the target has not.
 
@@ -61,7 +61,7 @@ def gaps(
     for layout in LAYOUTS:
         key = f"{layout}{backend}"
         there = frozenset(registered(key))
-        for name in sorted(compat.kernels_under(f"{layout}CPU")):
+        for name in sorted(compat_dispatcher.kernels_under(f"{layout}CPU")):
             if not name.startswith("aten::"):
                 continue
             if (name, layout) in refusing or not (name in there or _composed(name, there, not layout)):
@@ -69,9 +69,11 @@ def gaps(
 
 
 def _composed(name: str, there: Collection[str], dense: bool) -> bool:
-    if any(compat.has_kernel(name, composite) for composite in _COMPOSITES):
+    if any(compat_dispatcher.has_kernel(name, composite) for composite in _COMPOSITES):
         return True
-    if not dense or not compat.has_kernel(name, _BY_OUT_FORM):
+    if not dense or not compat_dispatcher.has_kernel(name, _BY_OUT_FORM):
         return False
-    form = compat.out_form(name)
-    return form is None or form in there or any(compat.has_kernel(form, composite) for composite in _COMPOSITES)
+    form = compat_dispatcher.out_form(name)
+    return (
+        form is None or form in there or any(compat_dispatcher.has_kernel(form, composite) for composite in _COMPOSITES)
+    )

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from torchdevice import compat
+from torchdevice import compat_dispatcher
 from torchdevice.compat import RealDevice, RealTensor
 from torchdevice.fallback.schema import Plan, read_plan
 
@@ -33,11 +33,11 @@ class CompressedTensor(RealTensor):
     elsewhere: ClassVar[Elsewhere]  # set by the session that runs; tensors live longer than sessions
 
     # Results are what the operators give: torch must not turn them into this class.
-    __torch_function__ = compat.no_torch_function
+    __torch_function__ = compat_dispatcher.no_torch_function
 
     @staticmethod
     def __new__(cls: type[CompressedTensor], held: torch.Tensor, device: RealDevice) -> CompressedTensor:
-        made: CompressedTensor = compat.tensor_without_memory(cls, held, device)
+        made: CompressedTensor = compat_dispatcher.tensor_without_memory(cls, held, device)
         made.held = held
         return made
 
@@ -59,13 +59,13 @@ class CompressedTensor(RealTensor):
 @cache
 def made_for(device_type: str) -> bool:
     """Whether torch constructs compressed tensors on this device type. Asked before we register constructors."""
-    return device_type in ("cpu", "cuda", "xpu", "meta") or compat.constructs_compressed(device_type)
+    return device_type in ("cpu", "cuda", "xpu", "meta") or compat_dispatcher.constructs_compressed(device_type)
 
 
 def constructors() -> Iterator[str]:
     """The operators that construct compressed tensors from their parts, with all layouts' names."""
     kinds = ("compressed", "csr", "csc", "bsr", "bsc")
-    for name in compat.operator_names():
+    for name in compat_dispatcher.operator_names():
         stem = name.partition(".")[0].removeprefix("aten::").lstrip("_").removesuffix("_unsafe")
         if any(stem in (f"sparse_{kind}_tensor", f"sparse_{kind}_tensor_with_dims") for kind in kinds):
             yield name
@@ -89,6 +89,6 @@ def compressing(native: Any, elsewhere: Callable[..., Any]) -> Callable[..., Any
 
 @cache
 def _plan(operator: Any) -> Plan:
-    plan = read_plan(compat.name_of(operator))
+    plan = read_plan(compat_dispatcher.name_of(operator))
     assert plan is not None  # it comes from an operator that has a handle
     return plan

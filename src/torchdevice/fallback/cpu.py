@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat
+from torchdevice import compat_dispatcher
 from torchdevice.compat import RealDevice, RealGenerator, RealTensor, tensor_to
 from torchdevice.fallback import compressed
 from torchdevice.fallback.compressed import CompressedTensor
@@ -57,7 +57,7 @@ class Crossing:
                 self.device = value
             return CPU if value.type == self._target_type else value
         elif isinstance(value, RealGenerator):
-            return value if value.device.type == "cpu" else compat.cpu_copy_of_generator(value)
+            return value if value.device.type == "cpu" else compat_dispatcher.cpu_copy_of_generator(value)
         else:
             return value
         if name in plan.written or name in plan.outs:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from torchdevice import compat
+from torchdevice import compat_dispatcher
 from torchdevice.fallback import compressed, cpu
 from torchdevice.fallback.capability import RECOMPOSED, Gap, backend_key, gaps
 from torchdevice.fallback.compressed import CompressedTensor
@@ -29,7 +29,7 @@ class Coverage:
         self.covered: dict[Gap, Plan] = {}
         self.guarded: set[str] = set()
         self.wanted_guards: set[str] = set()  # the user's own
-        self._registrations: list[compat.Registrations] = []
+        self._registrations: list[compat_dispatcher.Registrations] = []
 
     def engage(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
         """Register a kernel for every gap of the router's target."""
@@ -63,10 +63,10 @@ class Coverage:
         if plan is None:
             return
         backend = backend_key(self.router.target)
-        composite = compat.has_kernel(name, "CompositeImplicitAutograd")
+        composite = compat_dispatcher.has_kernel(name, "CompositeImplicitAutograd")
         # A composite has its code at the autograd key too; there the copies are part of the graph, and so it has one.
         for key in (backend, f"Autograd{backend}") if composite else (backend,):
-            native = compat.native_kernel(name, key)
+            native = compat_dispatcher.native_kernel(name, key)
             if native is not None:
                 kernel = make_guard(native, partial(self.router.run, replace(plan, recorded=key != backend)))
                 self._library(key, (name,))(name, kernel, with_keyset=True)
@@ -76,7 +76,7 @@ class Coverage:
         for key in (backend, f"Autograd{backend}") if names else ():
             add = self._library(key, names)
             for name in names:
-                operator = compat.find_operator(name)
+                operator = compat_dispatcher.find_operator(name)
                 if operator is not None:
                     add(name, operator.decompose)
 
@@ -88,13 +88,14 @@ class Coverage:
             add = self._library(key, names)
             for plan in filter(None, map(read_plan, names)):
                 # At the autograd key stand the constructors that torch takes apart there; the others have gradients.
-                if not key.startswith("Autograd") or compat.has_kernel(plan.name, "CompositeImplicitAutograd"):
+                taken_apart = compat_dispatcher.has_kernel(plan.name, "CompositeImplicitAutograd")
+                if taken_apart or not key.startswith("Autograd"):
                     add(plan.name, _kernel(plan, router, compressed.REASON))
         self._library(f"SparseCsr{backend}", ("aten::_to_copy",))("aten::_to_copy", compressed.copy_to_target)
         convert = read_plan("aten::_to_sparse")
         assert convert is not None  # it is in every torch that has compressed layouts
         for key in (backend, f"Sparse{backend}"):
-            native = compat.native_kernel(convert.name, key)
+            native = compat_dispatcher.native_kernel(convert.name, key)
             if native is not None:
                 kernel = compressed.compressing(native, _kernel(convert, router, compressed.REASON))
                 self._library(key, (convert.name,))(convert.name, kernel, with_keyset=True)
@@ -102,7 +103,7 @@ class Coverage:
 
     def _library(self, key: str, names: Collection[str]) -> Callable[..., None]:
         """What adds kernels for these operators under one key, until `disengage`."""
-        registrations = compat.Registrations(key, tuple(names))
+        registrations = compat_dispatcher.Registrations(key, tuple(names))
         self._registrations.append(registrations)
         return registrations.add
 

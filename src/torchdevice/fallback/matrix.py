@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from torchdevice import compat
+from torchdevice import compat_dispatcher
 from torchdevice.errors import ConfigError, explain_error
 from torchdevice.fallback import guards
 from torchdevice.fallback.capability import backend_key, gaps
@@ -64,7 +64,7 @@ def read_matrix(coverage: Coverage, target: str | None) -> Matrix:
     if router is not None and target in (None, router.target):
         key = backend_key(router.target)
         missing = {gap.name for gap in coverage.covered if gap.key == key}
-        has = partial(compat.runs_on, key=key)
+        has = partial(compat_dispatcher.runs_on, key=key)
         return _matrix(router.target, RUNNING, missing, coverage.guarded, router.chain, has)
     assert target is not None
     return _expected(target)
@@ -74,8 +74,8 @@ def _expected(target: str) -> Matrix:
     """What a session on a machine with this device type would do."""
     key = backend_key(target)
     # A torch that was not built for a device type has none of its kernels, but the list that all builds come from.
-    built = compat.has_kernel("aten::empty.memory_format", key)
-    kernels = compat.kernels_under if built else _listed
+    built = compat_dispatcher.has_kernel("aten::empty.memory_format", key)
+    kernels = compat_dispatcher.kernels_under if built else _listed
     there = frozenset(kernels(key))
     if "aten::add.Tensor" not in there:
         raise ConfigError(
@@ -94,7 +94,7 @@ def _expected(target: str) -> Matrix:
         missing,
         guarded - missing,
         chain,
-        lambda name: name in there or compat.runs_on(name, "CompositeImplicitAutograd"),
+        lambda name: name in there or compat_dispatcher.runs_on(name, "CompositeImplicitAutograd"),
     )
 
 
@@ -114,7 +114,7 @@ def _matrix(
 ) -> Matrix:
     ruled = frozenset(mlx.rules()) if "mlx" in chain else frozenset()
     rows = {}
-    for name in sorted(compat.operator_names()):
+    for name in sorted(compat_dispatcher.operator_names()):
         if not name.startswith("aten::"):
             continue
         if name in missing:

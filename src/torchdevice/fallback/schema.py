@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torchdevice import compat
+from torchdevice import compat_dispatcher
 
 FUNCTIONAL, IN_PLACE, OUT, VIEW = "functional", "in-place", "out", "view"
 
@@ -43,10 +43,10 @@ class Plan:
 
 def read_plan(name: str) -> Plan | None:
     """The plan for `aten::add.Tensor`; None where torch gives no handle to call it by."""
-    operator = compat.find_operator(name)
+    operator = compat_dispatcher.find_operator(name)
     if operator is None:
         return None
-    schema = compat.schema_of(operator)
+    schema = compat_dispatcher.schema_of(operator)
     written: set[str] = set()
     outs: set[str] = set()
     by_alias: dict[str, str] = {}

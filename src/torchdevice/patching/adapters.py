@@ -2,7 +2,8 @@
 
 An adapter takes the original, the path under which people know it, and the translator; it returns the replacement.
 The hot path of each is one look-up of the request in `translator.settled`. Which functions get which adapter is
-`points`; whole classes are `standins`, loading and data loading are `loading`, legacy tensor types are `legacy`.
+`points`; methods that move are `movers`, whole classes `standins`, loading and data loading `loading`, legacy tensor
+types `legacy`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
 from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
-from torchdevice.patching.narrowing import blocking, narrowed, note
+from torchdevice.patching.narrowing import narrowed, note
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.hosts import is_accelerator
@@ -24,8 +25,8 @@ from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
 
-_ABSENT = object()
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+# Tensors that no class of somebody's own can have a say about.
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
 PINNABLE = frozenset({"cuda", "xpu"})
@@ -54,6 +55,12 @@ def importable(path: str) -> tuple[str, str]:
     return module, inner
 
 
+def parameter_names(function: Function) -> frozenset[str]:
+    """The names of a Python function's parameters; none of a function in C. A signature takes twenty times as long."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ())
+
+
 def as_torch_sees_it(original: Function) -> Function:
     """A method of `torch.Tensor` for use inside a replacement of it.
 
@@ -62,7 +69,7 @@ def as_torch_sees_it(original: Function) -> Function:
     """
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.__class__ in _PLAIN or not has_torch_function((self,)):
+        if self.__class__ in PLAIN or not has_torch_function((self,)):
             return original(self, *args, **kwargs)
         return handle_torch_function(original, (self,), self, *args, **kwargs)
 
@@ -164,105 +171,6 @@ def can_pin(translator: Translator, device: Any) -> bool:
     """Whether pinned memory means anything for a tensor that is to be on `device`."""
     on_cpu = device is None or RealDevice(device).type == "cpu"
     return on_cpu and translator.host.type in PINNABLE
-
-
-# --- conversions: methods that move --------------------------------------------------------------------------
-
-
-def convert_to(original: Function, path: str, translator: Translator) -> Function:
-    """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
-    settled = translator.settled
-    seen = as_torch_sees_it(original)
-
-    def to(self: Any, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
-        try:
-            known = asked in settled
-        except TypeError:  # unhashable: no device, torch says so
-            known = True
-        if known and (self.__class__ is RealTensor or self.__class__ in _PLAIN):
-            # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
-            try:
-                if not args and not kwargs:
-                    return original(self, asked)
-                if translator.blocks:
-                    args, kwargs = blocking(args, kwargs)
-                return original(self, asked, *args, **kwargs)
-            except (TypeError, RuntimeError) as refusal:
-                return narrowed(refusal, original, (self, asked, *args), kwargs, path, translator)
-        return elsewhere(self, asked, args, kwargs)
-
-    def elsewhere(self: Any, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if asked is _ABSENT:
-            device = kwargs.get("device")
-            if device is not None:
-                kwargs["device"] = translator.translate(device, path, depth=2, moving=True)
-            return converted(self, (), kwargs)
-        if isinstance(asked, (str, bytes, int, RealDevice)):
-            asked = translator.translate(asked, path, depth=2, moving=True)
-        return converted(self, (asked, *args), kwargs)
-
-    def converted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if translator.blocks:
-            args, kwargs = blocking(args, kwargs)
-        try:
-            return seen(self, *args, **kwargs)
-        except (TypeError, RuntimeError) as refusal:
-            return narrowed(refusal, seen, (self, *args), kwargs, path, translator)
-
-    return dress(to, original, path)
-
-
-def move_to_cpu(original: Function, path: str, translator: Translator, to: Function) -> Function:
-    """`.cpu()`: a request for the CPU, so it stays where it is when that request is redirected."""
-
-    def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = translator.translate("cpu", path, moving=True)
-        if given == "cpu":
-            return original(self, *args, **kwargs)
-        return to(self, *args, device=given, **kwargs)
-
-    return dress(cpu, original, path)
-
-
-def move_to_accelerator(original: Function, path: str, translator: Translator, to: Function, kind: str) -> Function:
-    """`.cuda()` and its kin: the method's name is the type, an argument may give the index."""
-
-    accepted = _options_of_move(original)
-
-    def accelerate(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not translator.in_force or len(args) > 1 or not kwargs.keys() <= accepted:  # the latter is refused by torch
-            return original(self, device, *args, **kwargs)
-        asked = kind if device is None else device
-        if isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0:
-            asked = f"{kind}:{asked}"
-        given = translator.translate(asked, path, moving=True)
-        where = given if isinstance(given, RealDevice) else _device_or_none(given)
-        if where is None or where.type == kind:
-            return original(self, device if given is asked else given, *args, **kwargs)
-        if args:
-            kwargs["non_blocking"] = args[0]
-        if translator.blocks:
-            kwargs.pop("non_blocking", None)
-        try:
-            return to(self, device=where, **kwargs)
-        except (TypeError, RuntimeError) as refusal:
-            return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
-
-    return dress(accelerate, original, path)
-
-
-def _options_of_move(method: Function) -> frozenset[str]:
-    """The options of a method such as `.cuda()`: modules and storages say theirs, a tensor's method of C does not."""
-    code = getattr(method, "__code__", None)
-    named = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ())
-    return named if "device" in named else frozenset({"non_blocking", "memory_format"})
-
-
-def _device_or_none(asked: Any) -> Any:
-    try:
-        return RealDevice(asked)
-    except (RuntimeError, TypeError):  # not a device: the original says so
-        return None
 
 
 def convert_generator(original: Function, path: str, translator: Translator) -> Function:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from torchdevice import compat
-from torchdevice.patching import adapters, casts, legacy, loading, receivers, scripting, standins
+from torchdevice.patching import adapters, casts, legacy, loading, movers, receivers, scripting, standins
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -171,12 +171,12 @@ def _movers() -> Iterator[Point]:
         methods = dir(torch.Tensor) if owner == TENSOR else vars(_resolve(owner))
         to = f"{owner}.to"
         if "to" in methods:
-            yield Point(to, adapters.convert_to)
+            yield Point(to, movers.convert_to)
         if "cpu" in methods:
-            yield Point(f"{owner}.cpu", adapters.move_to_cpu, {"to": to}, FILLING)
+            yield Point(f"{owner}.cpu", movers.move_to_cpu, {"to": to}, FILLING)
         for kind in accelerators:
             if kind in methods:
-                yield Point(f"{owner}.{kind}", adapters.move_to_accelerator, {"to": to, "kind": kind})
+                yield Point(f"{owner}.{kind}", movers.move_to_accelerator, {"to": to, "kind": kind})
 
 
 def _accelerator_functions() -> Iterator[Point]:
@@ -251,7 +251,7 @@ class Replacements:
         if "to" in options:
             options["to"] = _resolve(options["to"])
         owner, name = _owner(point.path)
-        if owner is torch.Tensor and point.adapter is not adapters.convert_to:  # which does it by itself, faster
+        if owner is torch.Tensor and point.adapter is not movers.convert_to:  # which does it by itself, faster
             inner = adapters.as_torch_sees_it(original)
             value = adapters.dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
         else:

@@ -68,6 +68,8 @@ def parse(asked: object) -> Request:
 
 def _as_torch_reads(asked: object) -> Request:
     device = asked if isinstance(asked, RealDevice) else RealDevice(asked)
+    if device.index is not None and device.index < 0:  # torch keeps a byte: 128 becomes -128
+        raise RuntimeError(f"Device index must not be negative, got {asked!r}, which torch reads as {device.index}")
     return Request(device.type, device.index)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat
+from torchdevice import compat, compat_dispatcher
 from torchdevice.fallback.mlx.executor import Rule
 from torchdevice.fallback.schema import Plan
 
@@ -86,7 +86,7 @@ def example(plan: Plan, rule: Rule, elements: int) -> Arguments:
     if written is not None:
         return written(x)
     given: list[Any] = []
-    for argument in compat.schema_of(plan.operator).arguments:
+    for argument in compat_dispatcher.schema_of(plan.operator).arguments:
         kind = str(argument.type)
         if argument.kwarg_only:
             break

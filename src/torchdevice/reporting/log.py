@@ -1,0 +1,43 @@
+"""Records as messages of the logger `torchdevice`, each place once, at INFO; Python's logging says who reads them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from torchdevice.config import Config
+from torchdevice.events import Fallback, Redirect, Simulated
+
+logger = logging.getLogger("torchdevice")
+
+
+def set_up(config: Config) -> Callable[[], None]:
+    """The level that was asked for; with one asked for and no logging set up, to stderr. The result puts both back."""
+    level_before, handler = logger.level, None
+    logger.setLevel(config.log_level)
+    if config.source("log_level") != "default" and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
+
+    def put_back() -> None:
+        logger.setLevel(level_before)
+        if handler is not None:
+            logger.removeHandler(handler)
+
+    return put_back
+
+
+def redirected(record: Redirect) -> None:
+    """A request became another."""
+    logger.info("%s: %s(%s) → %s: %s", record.site, record.api, record.asked, record.given, record.reason)
+
+
+def answered(record: Simulated) -> None:
+    """A device that is not here was asked something."""
+    logger.info("%s: %s is %s, answered for %s", record.site, record.api, record.kind, record.target)
+
+
+def fell_back(record: Fallback) -> None:
+    """An operator ran elsewhere."""
+    logger.info("%s: %s ran on %s: %s", record.site, record.operator, record.executor, record.reason)
