@@ -66,6 +66,21 @@ def test_compile_before_activation_then_after() -> None:
     assert compiled(torch.zeros(2)).is_cpu
 
 
+@pytest.mark.parametrize("cleared_while_active", [True, False])
+def test_the_compiler_may_read_its_rules_again(cleared_while_active: bool) -> None:
+    """As `init_process_group` makes it do."""
+    torch._dynamo.reset()
+    compiled = torch.compile(factories, backend="eager", fullgraph=True)
+    compiled(torch.zeros(2))
+    if not cleared_while_active:
+        torchdevice.deactivate()
+    torch._dynamo.trace_rules.clear_lru_cache()
+    if not cleared_while_active:
+        torchdevice.activate(target="cpu")
+    torch._dynamo.reset()
+    assert compiled(torch.zeros(2)).is_cpu
+
+
 def test_compiled_modules_train() -> None:
     torch._dynamo.reset()
     model = torch.compile(nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1)).cuda(), backend="aot_eager")

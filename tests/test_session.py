@@ -99,18 +99,18 @@ def test_a_thousand_cycles_leak_nothing() -> None:
         torch.zeros(1, device="cuda")
         torchdevice.deactivate()
 
-    for _ in range(50):
-        cycle()
-    gc.collect()
+    def cycles(number: int) -> tuple[int, int]:
+        for _ in range(number):
+            cycle()
+        gc.collect()
+        return len(gc.get_objects()), tracemalloc.get_traced_memory()[0]
+
     tracemalloc.start()
-    objects = len(gc.get_objects())
-    for _ in range(1000):
-        cycle()
-    gc.collect()
-    size, _ = tracemalloc.get_traced_memory()
+    (objects, first), (_, second), (objects_after, third) = cycles(50), cycles(500), cycles(500)
     tracemalloc.stop()
-    assert len(gc.get_objects()) - objects < 200
-    assert size < 200_000
+    assert objects_after - objects < 200
+    # What leaks grows in both halves; a dictionary of torch's that finds a new size does so in one.
+    assert min(second - first, third - second) < 25_000
 
 
 def test_both_are_idempotent_and_other_settings_are_refused() -> None:

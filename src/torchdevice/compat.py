@@ -224,18 +224,39 @@ def when_imported(name: str, last: str, action: Callable[[], None]) -> Undo:
     return finder.remove
 
 
-def trace_as(wrapper: Callable[..., Any], original: Callable[..., Any], twin: Callable[..., Any]) -> None:
-    """Make torch's compiler trace `twin` wherever it meets `wrapper`. Needs the compiler to be loaded.
+def trace_as(wrapper: Callable[..., Any], twin: Callable[..., Any]) -> None:
+    """Make torch's compiler trace `twin` wherever it meets `wrapper`. The rules must be on the originals already."""
+    torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
 
-    The compiler looks its rules up by name when it starts; if that was while torch was patched, the rule for the
-    original has landed on the wrapper and has to be moved. Expiry: rules that are looked up lazily.
+
+def rules_on_originals(pairs: Sequence[tuple[Callable[..., Any], Callable[..., Any]]]) -> Undo:
+    """Give torch's compiler the rules of the originals in `pairs` of (wrapper, original). Needs it to be loaded.
+
+    It looks its rules up by name, when it starts and again after `init_process_group`; if that is while torch is
+    patched, the rule for an original lands on its wrapper and has to be moved. Expiry: rules by object.
     """
     from torch._dynamo import trace_rules
+    from torch._dynamo.variables import PolyfilledFunctionVariable as Substituted
 
-    rules = trace_rules.get_torch_obj_rule_map()
-    if wrapper in rules:
-        rules[original] = rules.pop(wrapper)
-    torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
+    def move() -> None:
+        rules, substituted = trace_rules.get_torch_obj_rule_map(), Substituted._get_polyfill_handlers()
+        for wrapper, original in pairs:
+            if rules.get(wrapper, Substituted) is not Substituted:
+                rules[original] = rules.pop(wrapper)
+            if wrapper in substituted:  # by `trace_as`, before the rules were read again
+                rules[wrapper] = Substituted
+
+    def clear_and_move() -> None:
+        clear()
+        move()
+
+    def put_back() -> None:
+        trace_rules.clear_lru_cache = clear
+
+    clear = trace_rules.clear_lru_cache
+    trace_rules.clear_lru_cache = clear_and_move
+    move()
+    return put_back
 
 
 def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:

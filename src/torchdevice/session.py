@@ -62,7 +62,8 @@ class Session:
         self._lost: tuple[str, ...] = ()
         self._masked: Masquerades | None = None
         self._distributed: Distributed | None = None
-        self._builtins_registered = self._twins_registered = False
+        self._builtins_registered = False
+        self._twins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 
     @property
     def active(self) -> bool:
@@ -165,12 +166,13 @@ class Session:
                 compat.register_script_builtin(wrapper, original)
 
     def _register_twins(self) -> None:
-        if not self._twins_registered:
-            self._twins_registered = True
-            for wrapper, original, twin in self._replacements.traced_twins():
-                compat.trace_as(wrapper, original, twin)
-        for wrapper, original, twin in self._masked.register.traced_twins() if self._masked is not None else ():
-            compat.trace_as(wrapper, original, twin)
+        fresh = [] if self._twins else [*self._replacements.traced_twins()]
+        if self._masked is not None:
+            fresh += self._masked.register.traced_twins()
+        self._twins += [(wrapper, original) for wrapper, original, _ in fresh]
+        self._undo.append(compat.rules_on_originals(self._twins))
+        for wrapper, _, twin in fresh:
+            compat.trace_as(wrapper, twin)
 
     def _check_same(self, config: Config) -> None:
         assert self._config is not None

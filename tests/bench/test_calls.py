@@ -12,7 +12,7 @@ import torch
 
 from torchdevice.bench.calls import QUESTIONS, count_instructions
 
-# The largest ratios of several runs: allocators and dictionaries do not work the same in each.
+# The largest ratios of several runs, with environments of different sizes: the heap is not the same in each.
 BASELINE = Path(__file__).with_name("baseline.json")
 TOLERATED = 1.05
 # A redirected call finds its place by the address of code, so the dictionary's work varies from run to run.
