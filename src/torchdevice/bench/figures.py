@@ -34,8 +34,8 @@ class Figure:
 
     @property
     def digits(self) -> int:
-        """A ratio near one needs more digits than a number of microseconds."""
-        return 3 if self.unit == "×" and self.limit is not None and self.limit < 1.1 else 2
+        """A limit of a few percent needs more digits than a number of microseconds."""
+        return 3 if self.unit == "×" and self.limit is not None and 1 < self.limit < 1.1 else 2
 
     @property
     def limit_text(self) -> str:
