@@ -49,6 +49,11 @@ REBUILD_TENSOR = "torch._utils._rebuild_tensor"
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 
 
+def torch_release() -> tuple[int, ...]:
+    """The first two numbers of torch's version, for what is known of releases."""
+    return tuple(map(int, str(torch.__version__).split(".")[:2]))
+
+
 def device_types() -> tuple[str, ...]:
     """The device types that this torch can parse, read from the message with which it refuses others.
 

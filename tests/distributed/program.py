@@ -261,6 +261,16 @@ def collectives_that_wait() -> object:
     return None
 
 
+@check
+def sparse_gradients() -> object:
+    """Everybody has other rows: the sum has more of them than any part."""
+    part = torch.sparse_coo_tensor([[RANK, WORLD]], [1.0, 2.0], (WORLD + 1,)).to(HERE)
+    dist.all_reduce(part)
+    assert part.device.type == HERE.type
+    close(part.to_dense(), torch.tensor([1.0] * WORLD + [2.0 * WORLD]))
+    return None
+
+
 # --- training ---------------------------------------------------------------------------------------------------
 
 
@@ -321,6 +331,49 @@ def ddp_with_comm_hooks() -> object:
     net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     same_losses(net, network(), rtol=0.2, atol=0.2)
     return None
+
+
+@check
+def ddp_with_the_optimizer_in_backward() -> object:
+    from torch.distributed.optim import _apply_optimizer_in_backward
+
+    alone, inside = network(), network()
+    _apply_optimizer_in_backward(torch.optim.SGD, inside.parameters(), {"lr": 0.1})
+    parallel = wrapped(inside)
+    inputs, target = data()
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
+    for _ in range(3):
+        nn.functional.mse_loss(parallel(mine(inputs)), mine(target)).backward()
+        optimizer.zero_grad()
+        nn.functional.mse_loss(alone(inputs), target).backward()
+        optimizer.step()
+    close(list(inside.parameters()), list(alone.parameters()))
+    return None
+
+
+@check
+def ddp_with_uneven_inputs() -> object:
+    """Whoever has no more data stands in for itself with zeros until the last has none."""
+    net = wrapped(network())
+    inputs, target = data()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    steps = 0
+    with net.join():
+        for _ in range(2 + 2 * RANK):
+            optimizer.zero_grad()
+            (net(mine(inputs)) - mine(target)).square().mean().backward()
+            optimizer.step()
+            steps += 1
+    for parameter in net.parameters():
+        for other in _everybodys(parameter.detach()):
+            close(other, parameter)
+    return steps
+
+
+@check
+def compiled_ddp() -> object:
+    net = torch.compile(network(), backend="aot_eager")
+    return same_losses(wrapped(net), network())
 
 
 @check

@@ -133,13 +133,21 @@ def test_what_users_miss_most() -> None:
             lambda x, d: functional.ctc_loss(x.log_softmax(2), targets.to(d), lengths, sizes),
             "_ctc_loss",
         ),
-        "adaptive pool, average, 2": (image, lambda x, d: functional.adaptive_avg_pool2d(x, (2, 3)), ""),
+        "adaptive pool, average, 2": (
+            image,
+            lambda x, d: functional.adaptive_avg_pool2d(x, (2, 3)),
+            "_adaptive_avg_pool2d",
+        ),
         "adaptive pool, average, 3": (
             volume,
             lambda x, d: functional.adaptive_avg_pool3d(x, (2, 4, 3)),
             "_adaptive_avg_pool3d",
         ),
-        "adaptive pool, maximum, 2": (image, lambda x, d: functional.adaptive_max_pool2d(x, (2, 3)), ""),
+        "adaptive pool, maximum, 2": (
+            image,
+            lambda x, d: functional.adaptive_max_pool2d(x, (2, 3)),
+            "adaptive_max_pool2d",
+        ),
         "adaptive pool, maximum, 3": (
             volume,
             lambda x, d: functional.adaptive_max_pool3d(x, (2, 4, 3)),

@@ -13,6 +13,7 @@ import torchdevice
 import torchdevice.virtual
 from tests.virtual.harness import on
 from torchdevice import fallback
+from torchdevice.compat import torch_release
 from torchdevice.fallback.guards import EXEMPT, GUARDED, make_guard, refusal_of
 from torchdevice.virtual import matrix
 
@@ -33,6 +34,7 @@ def test_the_rows_are_torchs_own_list() -> None:
             "dtype",
         ),
         (RuntimeError("Adaptive pool MPS: input sizes must be divisible by output sizes."), "size"),
+        (RuntimeError("Adaptive pool MPS: Input height and width must both be greater than, or equal to"), "size"),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"), None),
         (RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"), None),
         (torch.OutOfMemoryError("MPS: not supported"), None),
@@ -66,6 +68,43 @@ def test_native_is_asked_once_for_what_it_refuses() -> None:
             guard(None, real, 9)
     assert [size for dtype, size in asked if dtype is torch.uint8] == [2]
     assert [size for dtype, size in asked if dtype is torch.float32] == [2, 3, 2, 9, 9]
+
+
+@on("mps:real")
+def test_average_pooling_to_sizes_that_do_not_divide() -> None:
+    """A Mac refuses them; the CPU is asked once its refusal is known."""
+    x = torch.randn(1, 2, 5, 7)
+    with pytest.raises(RuntimeError, match="Adaptive pool MPS: input sizes must be divisible by output sizes"):
+        nn.functional.adaptive_avg_pool2d(x.to("mps"), (2, 3))
+    torchdevice.activate(policy="portable")
+    for size in ((2, 3), (1, 7), (7, 14)):
+        there, here = x.clone().to("mps").requires_grad_(), x.clone().requires_grad_()
+        for value in (there, here):
+            nn.functional.adaptive_avg_pool2d(value, size).square().sum().backward()
+        torch.testing.assert_close(there.grad.to("cpu"), here.grad)
+    assert {record.operator for record in fallback.totals()} == {
+        "aten::_adaptive_avg_pool2d",
+        "aten::_adaptive_avg_pool2d_backward",
+    }
+    assert sum(figures.calls for figures in fallback.totals().values()) == 4  # 5×7 → 1×7 divides
+
+
+@on("mps:real")
+def test_a_kernel_that_is_wrong_is_not_asked() -> None:
+    """Metal's maximum of such windows is another's: torch gives it without a word."""
+    torchdevice.activate(policy="portable")
+    x = torch.arange(25.0).reshape(1, 1, 5, 5)
+    there = x.clone().to("mps").requires_grad_()
+    pooled = nn.functional.adaptive_max_pool2d(there, (3, 3))
+    pooled.sum().backward()
+    assert pooled.flatten().tolist() == [6.0, 8.0, 9.0, 16.0, 18.0, 19.0, 21.0, 23.0, 24.0]
+    fallen = {record.operator: record.reason for record in fallback.totals()}
+    if torch_release() < (2, 14):
+        assert set(fallen) == {"aten::adaptive_max_pool2d", "aten::adaptive_max_pool2d_backward"}
+        assert set(fallen.values()) == {"the kernel of this torch is wrong for sizes that do not divide"}
+    fallback.clear()
+    nn.functional.adaptive_max_pool2d(there, (5, 1))
+    assert fallback.totals() == {}
 
 
 @on("mps:real")

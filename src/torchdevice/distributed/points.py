@@ -123,7 +123,7 @@ class Distributed:
         if kind in wrappers.UNNUMBERED:
             self._ways_back.append(batchnorm.engage(kind))
             if kind != "cpu":
-                self._ways_back.append(staging.engage(kind))
+                self._ways_back += [staging.engage(kind), staging.engage(kind, "Sparse")]
 
     def _on_gloo(self) -> bool:
         return self._translator.in_force and backends.own(self._translator.host.type) == backends.EVERYWHERE

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from torchdevice.compat import RealTensor
+from torchdevice.compat import RealTensor, torch_release
 
 # From torch/testing/_internal/common_mps.py (dtypes), and from the size checks of the MPS pooling kernels.
 GUARDED: dict[str, tuple[str, ...]] = {
@@ -28,6 +28,11 @@ GUARDED: dict[str, tuple[str, ...]] = {
 # Refuse dtypes too, but are called at every step of every model, with dtypes that work: not worth a guard.
 EXEMPT = frozenset({"batch_norm", "linear", "max_pool2d", "max_pool3d", "native_batch_norm", "relu", "relu_", "silu"})
 
+# Sizes for which a kernel is known to give wrong values and says nothing: it is not asked. By target and operator, with
+# the torch that is right again. https://github.com/pytorch/pytorch/issues/190064
+_SILENT = {("mps", "adaptive_max_pool2d"): (2, 14), ("mps", "adaptive_max_pool2d_backward"): (2, 14)}
+_UNEVEN = "the kernel of this torch is wrong for sizes that do not divide"
+
 # What a target says when it cannot, as opposed to when the caller is wrong. The first group depends on dtypes alone.
 _DTYPE_REFUSALS = re.compile(
     r"is not currently implemented for the \w+ device|^Could not run 'aten::"
@@ -36,7 +41,8 @@ _DTYPE_REFUSALS = re.compile(
     r"|[Uu]nsupported (data ?type|dtype).* MPS|MPS(: | does not |.*doesn't )support\w* .*(dtype|type)"
 )
 _SIZE_REFUSALS = re.compile(
-    r"Adaptive pool MPS: input sizes must be divisible by output sizes|not (yet )?(supported|implemented) on MPS"
+    r"Adaptive pool MPS: ((in|out)put sizes must be divisible|Input height and width must both)"
+    r"|not (yet )?(supported|implemented) on MPS"
     r"|MPS: .*(not supported|unsupported)|is not supported on the MPS device"
 )
 # Only these are asked for their text. MemoryError, OutOfMemoryError, ValueError and IndexError are never refusals.
@@ -53,7 +59,25 @@ def refusal_of(error: Exception) -> str | None:
     return "size" if _SIZE_REFUSALS.search(text) else None
 
 
-def make_guard(native: Any, elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any]:
+def silently_wrong(target: str, name: str) -> Callable[[tuple[Any, ...]], bool] | None:
+    """What tells whether arguments get wrong values from the target's kernel in this torch; None: it is right."""
+    right_from = _SILENT.get((target, name))
+    return _pools_unevenly if right_from is not None and torch_release() < right_from else None
+
+
+def _pools_unevenly(args: tuple[Any, ...]) -> bool:
+    """Of (input, output size) or (gradient, input, indices)."""
+    first, second = args[0], args[1]
+    inner, outer = (second.shape, first.shape) if isinstance(second, RealTensor) else (first.shape, second)
+    pairs = zip(tuple(inner)[-2:], tuple(outer)[-2:], strict=False)
+    return any(a > 0 and b > 0 and max(a, b) % min(a, b) for a, b in pairs)
+
+
+def make_guard(
+    native: Any,
+    elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], Any],
+    wrong: Callable[[tuple[Any, ...]], bool] | None = None,
+) -> Callable[..., Any]:
     """A kernel that asks `native` first and remembers what it refused: by dtypes, or by dtypes and sizes."""
     by_dtype: dict[tuple[Any, ...], str] = {}
     by_size: dict[tuple[Any, ...], str] = {}
@@ -61,6 +85,8 @@ def make_guard(native: Any, elsewhere: Callable[[str, tuple[Any, ...], dict[str,
     call = native.call_boxed
 
     def guard(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrong is not None and wrong(args):
+            return elsewhere(_UNEVEN, args, kwargs)
         if by_dtype or by_size:
             known = by_dtype.get(_dtypes(args)) or by_size.get(_sizes(args))
             if known is not None:

@@ -14,7 +14,7 @@ from torchdevice import compat_dispatcher
 from torchdevice.fallback import compressed, cpu
 from torchdevice.fallback.capability import RECOMPOSED, Gap, backend_key, gaps
 from torchdevice.fallback.compressed import CompressedTensor
-from torchdevice.fallback.guards import GUARDED, make_guard
+from torchdevice.fallback.guards import GUARDED, make_guard, silently_wrong
 from torchdevice.fallback.route import Router
 from torchdevice.fallback.schema import Plan, read_plan
 
@@ -68,7 +68,8 @@ class Coverage:
         for key in (backend, f"Autograd{backend}") if composite else (backend,):
             native = compat_dispatcher.native_kernel(name, key)
             if native is not None:
-                kernel = make_guard(native, partial(self.router.run, replace(plan, recorded=key != backend)))
+                elsewhere = partial(self.router.run, replace(plan, recorded=key != backend))
+                kernel = make_guard(native, elsewhere, silently_wrong(self.router.target, name.removeprefix("aten::")))
                 self._library(key, (name,))(name, kernel, with_keyset=True)
                 self.guarded.add(name)
 

@@ -109,6 +109,7 @@ enum Flag : uint32_t {
   kAnyDevice = 2,      // tensors of the physical device may take part (copies)
   kDeny = 4,           // the real backend lacks it: NotImplementedError
   kWarn = 8,           // the real backend would fall back to the CPU: run, warn once
+  kEvenSizes = 16,     // adaptive pooling: the real backend refuses sizes that do not divide
 };
 struct OpRecord {
   std::string name;

@@ -12,18 +12,21 @@ from typing import Any
 from torchdevice.virtual.patches import after_import
 
 VENDOR = {"cuda": "NCCL", "xpu": "XCCL"}
+_kept: list[object] = []  # kernels end with the last reference to them; a virtual device stays
 
 
 def install(kind: str) -> None:
     def patch(module: ModuleType) -> None:
         from torchdevice import compat
         from torchdevice import compat_distributed as private
-        from torchdevice.distributed import collectives  # torch.distributed is loaded now
+        from torchdevice.distributed import collectives, staging  # torch.distributed is loaded now
 
         _offer_vendor_backend(module, kind)
         _add_cpu(module.BackendConfig, kind)
         _fill_gaps(module)
         collectives.engage()
+        # gloo gives a sparse tensor new indices, when it is done: its twin's are not the tensor's own any more.
+        _kept.append(staging.engage(kind, "Sparse"))
         compat.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
     after_import("torch.distributed.distributed_c10d", patch)

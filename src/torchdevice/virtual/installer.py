@@ -16,7 +16,7 @@ import torch
 
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
 from torchdevice.virtual import build, cuda, matrix, memory, mps, selftest, xpu
-from torchdevice.virtual.library import ANY_DEVICE, DENY, FUNCTIONALITIES, NO_DEVICE_CHECK, WARN, Library
+from torchdevice.virtual.library import ANY_DEVICE, DENY, EVEN_SIZES, FUNCTIONALITIES, NO_DEVICE_CHECK, WARN, Library
 
 Support = Literal["all", "real"]
 DEVICES = {"mps": mps, "cuda": cuda, "xpu": xpu}
@@ -183,6 +183,8 @@ def _register(library: Library, device: str, support: Support) -> frozenset[tupl
             flags = 0 if matrix.needs_device_check(short) else NO_DEVICE_CHECK
             if short in CROSS_DEVICE or space != "aten":
                 flags |= ANY_DEVICE
+            if real and short in matrix.even_sizes_only(key):
+                flags |= EVEN_SIZES
             if real and space == "aten" and short not in whole and not _has(short, supported):
                 if matrix.decomposes(short):
                     continue

@@ -6,6 +6,7 @@
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/native/CPUFallback.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -51,6 +52,26 @@ void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t bas
   if (!first || ((record->denied_dtypes >> static_cast<int>(*first)) & 1) == 0) return;
   record->denied++;
   TORCH_CHECK(false, "'", op.schema().operator_name(), "' is not implemented for '", *first, "' on the MPS device.");
+}
+
+// What Metal's average pooling says of sizes that do not divide. Forward (input, output size), backward (gradient, input).
+void refuse_uneven(const Stack& stack, size_t base, OpRecord* record) {
+  const bool forward = stack[base + 1].isIntList();
+  const auto input = stack[base + (forward ? 0 : 1)].toTensor().sizes().vec();
+  const auto output = forward ? stack[base + 1].toIntVector() : stack[base].toTensor().sizes().vec();
+  if (input.size() < 2 || output.size() < 2) return;  // the kernel has its own words for that
+  const auto uneven = [&](size_t from_end) {
+    const int64_t in = input[input.size() - from_end], out = output[output.size() - from_end];
+    return in > 0 && out > 0 && std::max(in, out) % std::min(in, out) != 0;
+  };
+  if (!uneven(1) && !uneven(2)) return;
+  record->denied++;
+  const bool smaller = input.back() >= output.back();
+  TORCH_CHECK(
+      false, "Adaptive pool MPS: ", smaller ? "input" : "output", " sizes must be divisible by ",
+      smaller ? "output" : "input", " sizes. Non-divisible input sizes are not implemented on MPS device yet. For now, ",
+      "you can manually transfer tensor to cpu in this case. Please refer to ",
+      "[this issue](https://github.com/pytorch/pytorch/issues/96056)");
 }
 
 void warn_fallback(const c10::OperatorHandle& op) {
@@ -191,6 +212,7 @@ void run_boxed(
     if (functionality == DispatchKey::Dense) return at::native::cpu_fallback(op, stack);
   }
   if (C10_UNLIKELY(record->denied_dtypes)) refuse_dtypes(op, *stack, base, record);
+  if (C10_UNLIKELY(record->flags & kEvenSizes)) refuse_uneven(*stack, base, record);
 
   Stack before;
   const bool noting = C10_UNLIKELY(capturing());

@@ -9,7 +9,7 @@ from typing import NamedTuple
 # The order is that of `functionality` in api.cpp; each name completes a dispatch key: CPU, SparseCPU, …
 FUNCTIONALITIES = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
 
-NO_DEVICE_CHECK, ANY_DEVICE, DENY, WARN = 1, 2, 4, 8
+NO_DEVICE_CHECK, ANY_DEVICE, DENY, WARN, EVEN_SIZES = 1, 2, 4, 8, 16
 
 
 class Usage(NamedTuple):

@@ -153,6 +153,18 @@ def denied_dtypes(key: str) -> dict[str, int]:
     return masks
 
 
+_AVERAGE_POOL = "nn.functional.adaptive_avg_pool2d"
+
+
+@cache
+def even_sizes_only(key: str) -> frozenset[str]:
+    """Operators that have a kernel and yet are listed as not implemented: pooling to sizes that do not divide."""
+    if key != "MPS" or mps_lists().get("UNIMPLEMENTED_XFAILLIST", {}).get(_AVERAGE_POOL, ()) is not None:
+        return frozenset()
+    name = _AVERAGE_POOL.rpartition(".")[2]
+    return frozenset(each for each in supported(key) if each.removeprefix("_").startswith(name))
+
+
 # c10::ScalarType; the order has not changed since it was made
 _ORDER = (
     "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool "
