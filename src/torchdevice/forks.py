@@ -6,28 +6,27 @@ What the child does instead is `session`'s business, locks of single objects are
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from torchdevice.errors import TorchDeviceWarning
 from torchdevice.events import Redirect
 
 
-def guard(lock: threading.RLock, in_child: Callable[[], None]) -> None:  # type: ignore[valid-type]
+def guard(lock: Any, in_child: Callable[[], None]) -> None:
     """A fork waits for whoever holds the lock, so that no child begins with half of an activation; then `in_child`."""
 
     def begin() -> None:
-        lock.release()  # type: ignore[attr-defined]
+        lock.release()
         in_child()
 
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=begin)  # type: ignore[attr-defined]
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=begin)
 
 
 def say_lost(record: Redirect) -> None:
     """A warning at the line that asked: what became of it, and why."""
-    text = (
-        f"torchdevice: {record.api}({record.asked}) → {record.given}: {record.reason}. Hint: start processes by spawn"
-    )
+    what = f"torchdevice: {record.api}({record.asked}) → {record.given}: {record.reason}"
+    text = f"{what}. Hint: start processes by spawn"
     warnings.warn_explicit(text, TorchDeviceWarning, record.site.file, record.site.line)

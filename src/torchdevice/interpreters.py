@@ -1,23 +1,27 @@
-"""Interpreters in which TorchDevice does not run, refused with a reason. Imports no torch: that is what may not return."""
+"""Interpreters in which TorchDevice does not run, refused with a reason. Imports no torch: that may never return."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
+from typing import Any
 
 from torchdevice.errors import InterpreterUnsupported, explain_error
 
-try:
-    import _interpreters  # Python 3.13
-except ImportError:
-    try:
-        import _xxsubinterpreters as _interpreters  # type: ignore[import-not-found, no-redef]
-    except ImportError:  # an implementation without sub-interpreters
-        _interpreters = None  # type: ignore[assignment]
+
+def _numbers() -> Any:
+    """Python's own module of sub-interpreters under the name that it has here; None in a Python without."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # since 3.13, and before
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
+    return None
 
 
 def refuse_sub_interpreter() -> None:
     """`import torch` in a sub-interpreter hangs or fails inside torch's own C code: say so before it does."""
-    if _interpreters is not None and _interpreters.get_current() != _interpreters.get_main():
+    numbers = _numbers()
+    if numbers is not None and numbers.get_current() != numbers.get_main():
         raise InterpreterUnsupported(
             explain_error(
                 "torchdevice was asked for in a sub-interpreter",
