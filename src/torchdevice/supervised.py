@@ -148,6 +148,8 @@ class Supervision:
         counts = self._counts()
         wall = counts.seconds
         counts += spool.read(self._folder)
+        if counts.unreadable:
+            sys.stderr.write(f"torchdevice: what {counts.unreadable} child process(es) left could not be read\n")
         figures = {"seconds": wall, "processes": counts.processes, "process_seconds": counts.seconds}
         write(Report.of_counts(counts), Context(**{**vars(self._context), **figures}), destinations)
 

@@ -57,6 +57,48 @@ def ignore_files(data: bytes) -> None:
     list(walk(SCRATCH))
 
 
+def figures_of_processes(data: bytes) -> None:
+    from torchdevice.reporting.collect import Context, Report
+    from torchdevice.reporting.json import render
+    from torchdevice.reporting.spool import parse
+
+    try:
+        counts = parse(data.decode("utf-8", "replace"))
+    except ValueError:
+        return
+    render(Report.of_counts(counts + counts), Context())
+
+
+def catalogues(data: bytes) -> None:
+    from torchdevice.catalog.changes import changes, read_rows
+
+    try:
+        rows = read_rows(data.decode("utf-8", "replace"))
+    except ValueError:
+        return
+    changes(rows, [{"name": "torch.zeros"}]).lines()
+
+
+def cost_tables(data: bytes) -> None:
+    from torchdevice.fallback.mlx.costs import read_costs
+
+    SCRATCH.mkdir(exist_ok=True)
+    path = SCRATCH / "mlx-costs.json"
+    path.write_bytes(data)
+    size = read_costs("cpu", {}, path).pays_from("aten::mm", "product")
+    assert size is None or size > -(10**99)
+
+
+def report_destinations(data: bytes) -> None:
+    from torchdevice.errors import ConfigError
+    from torchdevice.reporting.destinations import parse
+
+    try:
+        parse(data.decode("utf-8", "surrogateescape"))
+    except ConfigError:
+        return
+
+
 def _scan(data: bytes, suffix: str) -> None:
     from torchdevice.cli.scan import as_text, scan
 
@@ -68,7 +110,18 @@ def _scan(data: bytes, suffix: str) -> None:
 
 
 READERS: dict[str, Callable[[bytes], None]] = {
-    reader.__name__: reader for reader in (device_requests, settings, sources, notebooks, ignore_files)
+    reader.__name__: reader
+    for reader in (
+        device_requests,
+        settings,
+        sources,
+        notebooks,
+        ignore_files,
+        figures_of_processes,
+        catalogues,
+        cost_tables,
+        report_destinations,
+    )
 }
 SEEDS: dict[str, list[bytes]] = {
     "device_requests": [b"cuda:0", b"cpu:-1", b"mps", b"privateuseone:3"],
@@ -76,6 +129,15 @@ SEEDS: dict[str, list[bytes]] = {
     "sources": [b"import torch\nx = torch.zeros(2, device='cuda').cuda()\n", b"# -*- coding: latin-1 -*-\n"],
     "notebooks": [b'{"cells": [{"cell_type": "code", "source": ["%matplotlib inline\\n", "x.cuda()"]}]}'],
     "ignore_files": [b"*.py\n!x.py\n/build/\n**/a?[bc]\n"],
+    "figures_of_processes": [
+        b'{"records": [["Redirect", {"api": "a", "asked": "b", "given": "c", "reason": "d", "site": {"file": "e", '
+        b'"line": 1}}, 2]], "fallbacks": [["Fallback", {"operator": "a", "executor": "cpu", "reason": "", "dtypes": '
+        b'["f"], "site": {"file": "e", "line": 1}}, [1, 0.5, 8]]], "seconds": 1.5, "profile": {"operators": [["a", '
+        b'"cpu", [1, 0.1, 0.0]]], "lines": [["e", 1, [1, 0.1, 0.0]]], "seconds": 1.0, "operators_missing": ""}}'
+    ],
+    "catalogues": [b'{"entries": [{"name": "torch.zeros", "status": "complete", "device_parameters": ["device"]}]}'],
+    "cost_tables": [b'{"schema": 1, "device": "cpu", "versions": {}, "pays_from": {"aten::mm": 64, "aten::a": null}}'],
+    "report_destinations": [b"text,html:a,b.html,json:x.json", b"summary"],
 }
 
 
