@@ -141,6 +141,9 @@ class Supervision:
         except FileNotFoundError:  # the process that reports has ended before us
             if not self._forked:
                 self._write((Destination(SUMMARY),))
+        except OSError as error:
+            if sys.stderr is not None:
+                sys.stderr.write(f"torchdevice: the figures of process {self._pid} are lost: {error.strerror}\n")
 
     def _write(self, destinations: tuple[Destination, ...]) -> None:
         if sys.stderr is None or not (destinations or self._profiler):

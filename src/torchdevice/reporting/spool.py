@@ -5,6 +5,7 @@ Knows files and figures; who writes, who reads and when is `supervised`'s busine
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -28,12 +29,14 @@ def new_folder() -> str:
 
 
 def claim(folder: Path) -> bool:
-    """Whether the caller is the first of the run: that one makes the folder, and reports."""
-    try:
+    """Whether the caller is the first of the run: that one makes the folder, and reports.
+
+    Where no folder can be made (a full disk) every process speaks for itself.
+    """
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700)
-    except FileExistsError:
-        return False
-    return True
+        return True
+    return not folder.exists()
 
 
 def write(folder: Path, counts: Counts) -> None:
