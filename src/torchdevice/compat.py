@@ -160,9 +160,10 @@ def place_storage(storage: Any, device: Any) -> Any:
     `storage.to(device=...)` would be the obvious call, but it needs `torch.mps.device`, which does not exist.
     Expiry: storages that move to every device by the same call.
     """
-    if str(device).partition(":")[0] == "cpu":
+    if device == "cpu" or (isinstance(device, RealDevice) and device.type == "cpu"):
         return storage if storage.device.type == "cpu" else storage.cpu()
-    return torch.serialization.default_restore_location(storage, str(device))
+    tag = str(device) if isinstance(device, (RealDevice, str)) else device  # what is none, torch refuses in its words
+    return torch.serialization.default_restore_location(storage, tag)
 
 
 def untyped_of(storage: Any) -> Any:
