@@ -7,12 +7,14 @@ A reader may refuse with the exceptions that it documents; anything else is a fi
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 SCRATCH = Path(tempfile.gettempdir()) / f"torchdevice-readers-{os.getuid()}"
 
@@ -99,6 +101,13 @@ def report_destinations(data: bytes) -> None:
         return
 
 
+@functools.cache
+def _tables() -> Any:
+    from torchdevice.cli.scanning.tables import Tables
+
+    return Tables()
+
+
 def _scan(data: bytes, suffix: str) -> None:
     from torchdevice.cli.scan import as_text, scan
 
@@ -106,7 +115,7 @@ def _scan(data: bytes, suffix: str) -> None:
     (SCRATCH / ".gitignore").unlink(missing_ok=True)
     path = SCRATCH / f"x{suffix}"
     path.write_bytes(data)
-    as_text(scan([path]), every_line=True)
+    as_text(scan([path], _tables()), every_line=True)
 
 
 READERS: dict[str, Callable[[bytes], None]] = {
@@ -152,7 +161,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as corpus:
             for number, seed in enumerate(SEEDS[sys.argv[2]]):
                 (Path(corpus) / str(number)).write_bytes(seed)
-            atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", "-max_len=2000", "-verbosity=1", corpus], reader)
+            atheris.Setup(
+                [sys.argv[0], f"-max_total_time={seconds}", "-max_len=2000", "-timeout=20", "-verbosity=1", corpus],
+                reader,
+            )
             atheris.Fuzz()
         return
     failed = []
