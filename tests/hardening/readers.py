@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.hardening import figures
+
 SCRATCH = Path(tempfile.gettempdir()) / f"torchdevice-readers-{os.getuid()}"
 
 
@@ -167,7 +169,7 @@ def main() -> None:
             )
             atheris.Fuzz()
         return
-    failed = []
+    failed, runs = [], {}
     for name in READERS:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.hardening.readers", str(seconds), name],
@@ -179,8 +181,10 @@ def main() -> None:
             -12:
         ]
         print(f"{name}: {' '.join(summary)}", flush=True)
+        runs[name] = int(summary[0].split()[1]) if not done.returncode else 0
         if done.returncode:
             failed.append(name)
+    figures.record("readers", readers=len(runs), runs=sum(runs.values()), failed=len(failed), each=runs)
     if failed:
         raise SystemExit(f"findings in {', '.join(failed)}")
 

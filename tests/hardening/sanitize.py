@@ -9,11 +9,14 @@ not instrumented, so leaks are not counted; programs that torch compiles are not
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
-from torchdevice.virtual import build
+from tests.hardening import figures
+from tests.virtual import test_exports
+from torchdevice.virtual import build, library
 
 FLAGS = ["-Werror", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize=vptr"]
 OPTIONS = {
@@ -46,7 +49,17 @@ def main() -> None:
         building = "from tests.hardening import sanitize; sanitize.build_all()"
         subprocess.run([sys.executable, "-c", building], env=environment, check=True)
         tests = [sys.executable, "-m", "pytest", "-n", "2", *TESTS, *sys.argv[1:]]
-        raise SystemExit(subprocess.run(tests, env=environment, check=False).returncode)
+        done = subprocess.run(tests, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout)
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed)", done.stdout)}
+    figures.record(
+        "sanitize",
+        passed=counts.get("passed", 0),
+        failed=counts.get("failed", 0),
+        functions=len(library._SIGNATURES),
+        calls=sum(map(test_exports.combinations, library._SIGNATURES)),
+    )
+    raise SystemExit(done.returncode)
 
 
 if __name__ == "__main__":

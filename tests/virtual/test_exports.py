@@ -9,6 +9,7 @@ import ctypes
 import itertools
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,18 @@ NUMBERS = {
     ctypes.c_void_p: (None,),
 }
 MOST = 3000  # combinations of one function
+
+
+def hostile(name: str) -> Iterator[tuple[Any, ...]]:
+    """Arguments for one function, of every kind in every place."""
+    _, arguments = _SIGNATURES[name]
+    for values in itertools.islice(itertools.product(*(NUMBERS[argument] for argument in arguments)), MOST):
+        if name != "td_init" or values[0] is None:  # a device is asked for again below
+            yield values
+
+
+def combinations(name: str) -> int:
+    return sum(1 for _ in hostile(name))
 
 
 def exported(source: str, word: str) -> set[str]:
@@ -57,11 +70,9 @@ def survive(kind: str) -> None:
     assert there is not None
     library = there.library
     before = torch.arange(4.0, device=kind)
-    for name, (_, arguments) in _SIGNATURES.items():
+    for name in _SIGNATURES:
         function = getattr(library._dll, name)
-        for values in itertools.islice(itertools.product(*(NUMBERS[argument] for argument in arguments)), MOST):
-            if name == "td_init" and values[0] is not None:
-                continue  # below, with what it may mean
+        for values in hostile(name):
             function(*values)
     # Nothing that was refused has changed anything: the limits and the current device are put back by hand.
     library.call("set_limit", 0)
