@@ -20,7 +20,7 @@ from torchdevice.virtual import build, library
 
 FLAGS = ["-Werror", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize=vptr"]
 OPTIONS = {
-    "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0:detect_stack_use_after_return=1:strict_string_checks=1",
+    "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
 }
 TESTS = ["tests/virtual", "--ignore=tests/virtual/test_install.py", "-k", "not compil"]

@@ -227,7 +227,10 @@ API int td_resize(void* virtual_storage, uint64_t bytes) {
 }
 
 API int td_capture_begin(int64_t* graph) {
-  return guarded([&] { *given(graph, "room for a number") = capture_begin(); });
+  return guarded([&] {
+    given(graph, "room for a number");  // before anything begins
+    *graph = capture_begin();
+  });
 }
 API int td_capture_end(int64_t graph) {
   return guarded([&] { capture_end(graph); });
