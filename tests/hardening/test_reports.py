@@ -182,8 +182,9 @@ def test_values_of_the_environment_that_are_shown_are_listed(
 
 
 def test_a_bad_destination_is_named() -> None:
-    with pytest.raises(ConfigError, match="use text, json:PATH or html:PATH"):
-        destinations.parse("pdf:x")
+    for wanted in ("pdf:x", "json:~a\0b", "html:"):
+        with pytest.raises(ConfigError, match="use text, json:PATH or html:PATH"):
+            destinations.parse(wanted)
 
 
 @pytest.mark.parametrize("words", [["ops", "--target", "mps", "--json"], ["--help"]])

@@ -48,14 +48,23 @@ def parse(wanted: str) -> tuple[Destination, ...]:
         if word in (TEXT, SUMMARY):
             found.append(Destination(word))
         elif is_destination(word):
-            found.append(Destination(form, os.path.abspath(os.path.expanduser(path))))
+            found.append(Destination(form, _absolute(path)))
         else:
-            raise ConfigError(
-                explain_error(
-                    f"a report as {word!r} was asked for", "there is no such form", "use text, json:PATH or html:PATH"
-                )
-            )
+            raise _refusal(word, "there is no such form")
     return tuple(found)
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(path))
+    except ValueError as error:  # a null byte
+        raise _refusal(path, f"it is no path: {error}") from error
+
+
+def _refusal(asked: str, decided: str) -> ConfigError:
+    return ConfigError(
+        explain_error(f"a report as {asked!r} was asked for", decided, "use text, json:PATH or html:PATH")
+    )
 
 
 def write(report: Report, context: Context, destinations: tuple[Destination, ...]) -> None:
