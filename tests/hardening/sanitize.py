@@ -46,6 +46,7 @@ def main() -> None:
     runtime = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, **OPTIONS, "TORCHDEVICE_CACHE": cache, PRELOADED: runtime}
+        environment["TORCHDEVICE_TEST_SECONDS"] = "1200"
         building = "from tests.hardening import sanitize; sanitize.build_all()"
         subprocess.run([sys.executable, "-c", building], env=environment, check=True)
         tests = [sys.executable, "-m", "pytest", "-n", "2", *TESTS, *sys.argv[1:]]
