@@ -49,15 +49,6 @@ REBUILD_TENSOR = "torch._utils._rebuild_tensor"
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 
 
-def lost_by_fork(kind: str) -> bool:
-    """Whether this process was forked from one that had begun to use devices of this type, which cannot be shared.
-
-    torch marks such a child at the fork, and raises at its first use of the device. Expiry: a public question.
-    """
-    asked = getattr(getattr(torch, kind, None), "_is_in_bad_fork", None)
-    return asked is not None and bool(asked())
-
-
 def device_types() -> tuple[str, ...]:
     """The device types that this torch can parse, read from the message with which it refuses others.
 
@@ -106,6 +97,15 @@ def has_device_context() -> bool:
     return depth > 0 and any(
         isinstance(torch._C._get_function_stack_at(level), _default_device.DeviceContext) for level in range(depth)
     )
+
+
+def lost_by_fork(kind: str) -> bool:
+    """Whether this process was forked from one that had begun to use devices of this type, which cannot be shared.
+
+    torch marks such a child at the fork, and raises at its first use of the device. Expiry: a public question.
+    """
+    asked = getattr(getattr(torch, kind, None), "_is_in_bad_fork", None)
+    return asked is not None and bool(asked())
 
 
 def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> None:
