@@ -18,7 +18,7 @@ BEGIN, END = "<!-- figures: written by make fuzz, make soak and make sanitize --
 # section: what was done, what came out; the fields are those that the target records.
 ROWS = {
     "hypothesis": (
-        "devices that are none, `make fuzz`",
+        "devices that are none, broken checkpoints and files (Hypothesis), `make fuzz`",
         "{tests} tests of {examples:,} examples each: {total:,} tried, {failed} failed",
     ),
     "readers": ("bytes for every reader (Atheris), `make fuzz`", "{readers} readers, {runs:,} runs: {failed} failed"),
