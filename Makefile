@@ -42,10 +42,10 @@ bench: $(VENV)/.installed
 	-$(BIN)/torchdevice bench --json benchmarks/results/cpu.json
 	PYTHONPATH=src $(BIN)/python -m benchmarks.report
 
-# More than 100,000 devices that are none, then ten minutes of bytes for everything of ours that reads.
+# More than 100,000 devices that are none, checkpoints and files; then two minutes of bytes for everything that reads.
 fuzz: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[fuzz]'
-	TORCHDEVICE_FUZZ_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 tests/hardening/test_junk.py
+	$(BIN)/python -m tests.hardening.fuzz 2000
 	$(BIN)/python -m tests.hardening.readers 120
 
 # Half an hour of training, activation cycles, fallbacks, threads and reports: memory and time stay flat.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ConfigError,
         CudaOnlyError,
         FallbackRefused,
+        InterpreterUnsupported,
         TargetUnavailable,
         TorchDeviceError,
         TorchDeviceWarning,
@@ -55,6 +56,7 @@ __all__ = [
     "CudaOnlyError",
     "Decision",
     "FallbackRefused",
+    "InterpreterUnsupported",
     "Report",
     "Status",
     "TargetUnavailable",
@@ -87,6 +89,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     is_error = name.endswith(("Error", "Warning", "Active", "Unavailable", "Refused", "Unsupported"))
     home = _HOMES.get(name, "errors" if is_error else "session")
+    if not is_error and "torch" not in sys.modules:
+        from torchdevice.interpreters import refuse_sub_interpreter
+
+        refuse_sub_interpreter()
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return value
 

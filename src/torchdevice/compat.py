@@ -104,6 +104,15 @@ def has_device_context() -> bool:
     )
 
 
+def lost_by_fork(kind: str) -> bool:
+    """Whether this process was forked from one that had begun to use devices of this type, which cannot be shared.
+
+    torch marks such a child at the fork, and raises at its first use of the device. Expiry: a public question.
+    """
+    asked = getattr(getattr(torch, kind, None), "_is_in_bad_fork", None)
+    return asked is not None and bool(asked())
+
+
 def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> None:
     """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is, if it is one.
 
@@ -156,9 +165,10 @@ def place_storage(storage: Any, device: Any) -> Any:
     `storage.to(device=...)` would be the obvious call, but it needs `torch.mps.device`, which does not exist.
     Expiry: storages that move to every device by the same call.
     """
-    if str(device).partition(":")[0] == "cpu":
+    if device == "cpu" or (isinstance(device, RealDevice) and device.type == "cpu"):
         return storage if storage.device.type == "cpu" else storage.cpu()
-    return torch.serialization.default_restore_location(storage, str(device))
+    tag = str(device) if isinstance(device, (RealDevice, str)) else device  # what is none, torch refuses in its words
+    return torch.serialization.default_restore_location(storage, tag)
 
 
 def untyped_of(storage: Any) -> Any:

@@ -6,6 +6,7 @@
     ├── FallbackRefused (NotImplementedError) the target lacks an operator, and nothing may or can stand in for it
     ├── TargetUnavailable (RuntimeError)      the target that was asked for is not on this machine
     ├── VirtualDeviceUnavailable (RuntimeError)   a virtual device cannot be built or installed here
+    ├── InterpreterUnsupported (RuntimeError) a sub-interpreter, or a free-threaded Python without its lock
     ├── CollectiveUnsupported (NotImplementedError)   a collective that the backend here has no way to do
     └── CudaOnlyError (NotImplementedError)   a feature of CUDA (or Metal) that no other device has
 
@@ -39,6 +40,10 @@ class TargetUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
 
 class VirtualDeviceUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
     """A virtual device cannot be built, loaded or installed in this process."""
+
+
+class InterpreterUnsupported(TorchDeviceError, RuntimeError):  # noqa: N818
+    """This Python interpreter cannot run translation: a sub-interpreter, or one without its global lock."""
 
 
 class CollectiveUnsupported(TorchDeviceError, NotImplementedError):  # noqa: N818

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from torchdevice.reporting.collect import Report
@@ -26,7 +27,7 @@ class Shown:
         return str(self._report)
 
     def _repr_html_(self) -> str:
-        summary = f"<p>{self._report.summary()}</p>"
+        summary = f"<p>{escape(self._report.summary())}</p>"
         return summary if self._report.empty else f"{_STYLE}{summary}{fragment(self._report)}"
 
 

@@ -15,12 +15,13 @@ from contextlib import AbstractContextManager, ContextDecorator, ExitStack, cont
 from dataclasses import dataclass
 from typing import Any
 
-from torchdevice import compat
+from torchdevice import compat, forks
 from torchdevice.config import Config, resolve_config
 from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
 from torchdevice.events import Simulated
+from torchdevice.interpreters import refuse_without_global_lock
 from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
@@ -73,6 +74,7 @@ class Session:
     def activate(self, target: str | None = None, policy: str | None = None) -> None:
         """Start translation. Again with the same settings: nothing happens. With others: `AlreadyActive`."""
         config = resolve_config(target=target, policy=policy)
+        refuse_without_global_lock()
         with self._lock:
             if self._config is not None:
                 self._check_same(config)
@@ -89,6 +91,16 @@ class Session:
     def _start(self, config: Config) -> None:
         host = target_host(config.target, config.source("target"))
         compat.default_device_functions()
+        self._replace(config, host)
+        self._config = config
+        try:
+            self._complete(config, host)
+        except BaseException:  # torch is never left half patched
+            self._stop()
+            raise
+
+    def _replace(self, config: Config, host: Host) -> None:
+        """Translate for a host from now on; all of it, or nothing."""
         self._translator.start(host, config.policy)
         self._translator.float64 = config.float64
         try:
@@ -100,12 +112,7 @@ class Session:
         except BaseException:
             self._translator.stop()
             raise
-        self._config = config
-        try:
-            self._complete(config, host)
-        except BaseException:  # torch is never left half patched
-            self._stop()
-            raise
+        self._translator.at_first_redirect = forks.say_lost if host.lost else None
 
     def _complete(self, config: Config, host: Host) -> None:
         """What goes with the replacements; each step leaves its undo."""
@@ -195,6 +202,7 @@ class Session:
     @contextmanager
     def _redirected(self, target: str | None, policy: str | None) -> Iterator[None]:
         config = resolve_config(target=target, policy=policy)
+        refuse_without_global_lock()
         with self._lock:
             before = self._config
             if before is not None:
@@ -277,6 +285,16 @@ class Session:
             else:
                 self._translator.start(Host("cpu"), self._config.policy)
 
+    def _in_forked_child(self) -> None:
+        """A child that cannot use its parent's accelerator stays on the CPU.
+
+        Only what is Python is exchanged: locks of torch's dispatcher may be held by threads that are gone.
+        """
+        lost = self._translator.host.type
+        if self._config is not None and self._applied is not None and compat.lost_by_fork(lost):
+            self._applied.undo()
+            self._replace(self._config, Host("cpu", lost=lost))
+
 
 class _Redirected(ContextDecorator, AbstractContextManager[None]):
     """`redirect(...)` as a context manager that can be entered again and as a decorator."""
@@ -294,7 +312,9 @@ class _Redirected(ContextDecorator, AbstractContextManager[None]):
         self._entered.pop().__exit__(*exception)
 
 
-session = Session(translator)
+if "session" not in globals():  # else somebody reloads this module: what is in force stays, and can still be undone
+    session = Session(translator)
+    forks.guard(session._lock, session._in_forked_child)
 
 
 def explain(

@@ -141,6 +141,9 @@ class Supervision:
         except FileNotFoundError:  # the process that reports has ended before us
             if not self._forked:
                 self._write((Destination(SUMMARY),))
+        except OSError as error:
+            if sys.stderr is not None:
+                sys.stderr.write(f"torchdevice: the figures of process {self._pid} are lost: {error.strerror}\n")
 
     def _write(self, destinations: tuple[Destination, ...]) -> None:
         if sys.stderr is None or not (destinations or self._profiler):
@@ -148,6 +151,8 @@ class Supervision:
         counts = self._counts()
         wall = counts.seconds
         counts += spool.read(self._folder)
+        if counts.unreadable:
+            sys.stderr.write(f"torchdevice: what {counts.unreadable} child process(es) left could not be read\n")
         figures = {"seconds": wall, "processes": counts.processes, "process_seconds": counts.seconds}
         write(Report.of_counts(counts), Context(**{**vars(self._context), **figures}), destinations)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -261,3 +263,55 @@ def test_backends_are_told_as_the_runtime_translates_them(backend: str, tmp_path
     (finding,) = scan([script]).found
     assert (finding.group, finding.construct) == ("handled", f'the backend "{backend}"')
     assert "gloo" in finding.note
+
+
+PATTERNS = [
+    "*.py",
+    "a*b.py",
+    "/a.py",
+    "sub/*.py",
+    "sub/**",
+    "**/deep",
+    "sub/**/x.py",
+    "a?.py",
+    "[ab]*.py",
+    "[!a]*.py",
+    "/",
+]
+PATTERNS += [
+    "sub",
+    "sub/",
+    "*/x.py",
+    "**",
+    "a**b.py",
+    "***",
+    "sub/deep/",
+    "!*.py",
+    "x",
+    "**/x.py",
+    "[z-a].py",
+    "\\a.py",
+]
+PATHS = ["a.py", "ab.py", "acb.py", "b.py", "x.py", "sub/x.py", "sub/a.py", "sub/deep/x.py", "sub/deep/er/x.py"]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git to compare with")
+def test_gitignore_means_what_it_means_to_git(tmp_path: Path) -> None:
+    write(tmp_path, dict.fromkeys(PATHS, ""))
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for pattern in PATTERNS:
+        (tmp_path / ".gitignore").write_text(pattern + "\n", encoding="utf-8")
+        asked = subprocess.run(
+            ["git", "check-ignore", "--no-index", *PATHS], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        ignored = {path.relative_to(tmp_path).as_posix() for path in walk(tmp_path)} ^ set(PATHS)
+        assert ignored == set(asked.stdout.split()), pattern
+
+
+@pytest.mark.parametrize("line", ["*" * 60 + '"', "*a" * 60 + "b", "**/" * 60 + "b", "[a-z]*" * 40 + "!", "(a+)+" * 9])
+def test_a_gitignore_that_means_harm_takes_no_time(line: str, tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["a"] * 40)
+    folder.mkdir(parents=True)
+    (folder / ("a" * 200 + ".py")).write_text("", encoding="utf-8")
+    (tmp_path / ".gitignore").write_text(line + "\n", encoding="utf-8")
+    assert len(list(walk(tmp_path))) == 1

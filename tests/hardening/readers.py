@@ -7,12 +7,16 @@ A reader may refuse with the exceptions that it documents; anything else is a fi
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from tests.hardening import figures
 
 SCRATCH = Path(tempfile.gettempdir()) / f"torchdevice-readers-{os.getuid()}"
 
@@ -57,6 +61,55 @@ def ignore_files(data: bytes) -> None:
     list(walk(SCRATCH))
 
 
+def figures_of_processes(data: bytes) -> None:
+    from torchdevice.reporting.collect import Context, Report
+    from torchdevice.reporting.json import render
+    from torchdevice.reporting.spool import parse
+
+    try:
+        counts = parse(data.decode("utf-8", "replace"))
+    except ValueError:
+        return
+    render(Report.of_counts(counts + counts), Context())
+
+
+def catalogues(data: bytes) -> None:
+    from torchdevice.catalog.changes import changes, read_rows
+
+    try:
+        rows = read_rows(data.decode("utf-8", "replace"))
+    except ValueError:
+        return
+    changes(rows, [{"name": "torch.zeros"}]).lines()
+
+
+def cost_tables(data: bytes) -> None:
+    from torchdevice.fallback.mlx.costs import read_costs
+
+    SCRATCH.mkdir(exist_ok=True)
+    path = SCRATCH / "mlx-costs.json"
+    path.write_bytes(data)
+    size = read_costs("cpu", {}, path).pays_from("aten::mm", "product")
+    assert size is None or size > -(10**99)
+
+
+def report_destinations(data: bytes) -> None:
+    from torchdevice.errors import ConfigError
+    from torchdevice.reporting.destinations import parse
+
+    try:
+        parse(data.decode("utf-8", "surrogateescape"))
+    except ConfigError:
+        return
+
+
+@functools.cache
+def _tables() -> Any:
+    from torchdevice.cli.scanning.tables import Tables
+
+    return Tables()
+
+
 def _scan(data: bytes, suffix: str) -> None:
     from torchdevice.cli.scan import as_text, scan
 
@@ -64,11 +117,22 @@ def _scan(data: bytes, suffix: str) -> None:
     (SCRATCH / ".gitignore").unlink(missing_ok=True)
     path = SCRATCH / f"x{suffix}"
     path.write_bytes(data)
-    as_text(scan([path]), every_line=True)
+    as_text(scan([path], _tables()), every_line=True)
 
 
 READERS: dict[str, Callable[[bytes], None]] = {
-    reader.__name__: reader for reader in (device_requests, settings, sources, notebooks, ignore_files)
+    reader.__name__: reader
+    for reader in (
+        device_requests,
+        settings,
+        sources,
+        notebooks,
+        ignore_files,
+        figures_of_processes,
+        catalogues,
+        cost_tables,
+        report_destinations,
+    )
 }
 SEEDS: dict[str, list[bytes]] = {
     "device_requests": [b"cuda:0", b"cpu:-1", b"mps", b"privateuseone:3"],
@@ -76,6 +140,15 @@ SEEDS: dict[str, list[bytes]] = {
     "sources": [b"import torch\nx = torch.zeros(2, device='cuda').cuda()\n", b"# -*- coding: latin-1 -*-\n"],
     "notebooks": [b'{"cells": [{"cell_type": "code", "source": ["%matplotlib inline\\n", "x.cuda()"]}]}'],
     "ignore_files": [b"*.py\n!x.py\n/build/\n**/a?[bc]\n"],
+    "figures_of_processes": [
+        b'{"records": [["Redirect", {"api": "a", "asked": "b", "given": "c", "reason": "d", "site": {"file": "e", '
+        b'"line": 1}}, 2]], "fallbacks": [["Fallback", {"operator": "a", "executor": "cpu", "reason": "", "dtypes": '
+        b'["f"], "site": {"file": "e", "line": 1}}, [1, 0.5, 8]]], "seconds": 1.5, "profile": {"operators": [["a", '
+        b'"cpu", [1, 0.1, 0.0]]], "lines": [["e", 1, [1, 0.1, 0.0]]], "seconds": 1.0, "operators_missing": ""}}'
+    ],
+    "catalogues": [b'{"entries": [{"name": "torch.zeros", "status": "complete", "device_parameters": ["device"]}]}'],
+    "cost_tables": [b'{"schema": 1, "device": "cpu", "versions": {}, "pays_from": {"aten::mm": 64, "aten::a": null}}'],
+    "report_destinations": [b"text,html:a,b.html,json:x.json", b"summary"],
 }
 
 
@@ -90,10 +163,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as corpus:
             for number, seed in enumerate(SEEDS[sys.argv[2]]):
                 (Path(corpus) / str(number)).write_bytes(seed)
-            atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", "-max_len=2000", "-verbosity=1", corpus], reader)
+            atheris.Setup(
+                [sys.argv[0], f"-max_total_time={seconds}", "-max_len=2000", "-timeout=20", "-verbosity=1", corpus],
+                reader,
+            )
             atheris.Fuzz()
         return
-    failed = []
+    failed, runs = [], {}
     for name in READERS:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.hardening.readers", str(seconds), name],
@@ -105,8 +181,10 @@ def main() -> None:
             -12:
         ]
         print(f"{name}: {' '.join(summary)}", flush=True)
+        runs[name] = int(summary[0].split()[1]) if not done.returncode else 0
         if done.returncode:
             failed.append(name)
+    figures.record("readers", readers=len(runs), runs=sum(runs.values()), failed=len(failed), each=runs)
     if failed:
         raise SystemExit(f"findings in {', '.join(failed)}")
 

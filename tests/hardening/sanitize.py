@@ -1,59 +1,42 @@
-"""The virtual device's library under AddressSanitizer and UBSan, warnings as errors: a training run, and its edges.
+"""The C++ libraries under AddressSanitizer and UBSan, warnings as errors: all tests of the virtual device on them.
 
-    python -m tests.hardening.sanitize
+    python -m tests.hardening.sanitize [arguments of pytest]
 
-Builds a library of its own in a temporary cache. The interpreter itself is not instrumented, so leaks are not counted.
+Builds libraries of its own in a temporary cache, which the tests find as they find any other. The interpreter itself is
+not instrumented, so leaks are not counted; programs that torch compiles are not ours, and left out.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
-from torchdevice.virtual import build
+from tests.hardening import figures
+from tests.virtual import test_exports
+from torchdevice.virtual import build, library
 
 FLAGS = ["-Werror", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize=vptr"]
-PROGRAM = """
-import ctypes, gc, sys
-from torchdevice.virtual import build
-from tests.hardening import sanitize
-sanitize.instrument()
-import torch, torchdevice.virtual
-from torch import nn
-there = torchdevice.virtual.install(sys.argv[1])
-kind = sys.argv[1]
-model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 4)).to(kind)
-optimizer = torch.optim.Adam(model.parameters())
-for _ in range(3):
-    loss = nn.functional.cross_entropy(model(torch.randn(2, 3, 8, 8, device=kind)), torch.tensor([0, 1], device=kind))
-    optimizer.zero_grad(); loss.backward(); optimizer.step()
-x = torch.randn(4, 4, device=kind)
-(x @ x.t()).sort().values.view(16).unfold(0, 4, 2).contiguous().resize_(64)
-torch.eye(4, device=kind).to_sparse() @ x
-x.cpu().numpy(); x.clone().set_(x.untyped_storage())
-# Every exported function with null, closed and out-of-range arguments: an error or an answer, never a crash.
-from torchdevice.virtual.library import _SIGNATURES
-for name, (result, arguments) in _SIGNATURES.items():
-    if name in ("td_init", "td_elapsed", "td_adopt", "td_resize", "td_usage", "td_capture_begin"):
-        continue  # take addresses of objects that only our own Python passes
-    function = getattr(there.library._dll, name)
-    for number in (-1, 99, 2**31 - 1):
-        values = [None if argument in (ctypes.c_char_p, ctypes.c_void_p) else number for argument in arguments]
-        if not (arguments and arguments[0] is ctypes.c_char_p):
-            function(*values)
-there.library.call("set_limit", 0)
-del model, optimizer, x, loss; gc.collect()
-print("clean", kind)
-"""
+OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+}
+TESTS = ["tests/virtual", "--ignore=tests/virtual/test_install.py", "-k", "not compil"]
+PRELOADED = "LD_PRELOAD"
 
 
-def instrument() -> None:
-    """Builds of this process get the sanitizers; at compiling and at linking."""
+def build_all() -> None:
+    """Both libraries, with the sanitizers at compiling and at linking; this process has their runtime loaded."""
+    os.environ.pop(PRELOADED)  # the compiler needs none
     flags, run = build._flags, build._run
     build._flags = lambda abi: [flag for flag in flags(abi) if flag != "-O2"] + FLAGS
     build._run = lambda command, *rest: run([*command, *FLAGS] if "-shared" in command else command, *rest)
+    for recipe in (build.DEVICE, build.OPERATOR_TIMES):
+        made = build.build(recipe).read_bytes()
+        assert b"__asan_init" in made, recipe.what
+        assert b"__ubsan_handle" in made, recipe.what
 
 
 def main() -> None:
@@ -62,17 +45,22 @@ def main() -> None:
     asked = [compiler, "-print-file-name=libasan.so"]
     runtime = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as cache:
-        for kind in ("cuda", "mps"):
-            env = {
-                **os.environ,
-                "TORCHDEVICE_CACHE": cache,
-                "LD_PRELOAD": runtime,
-                "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0",
-                "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-            }
-            done = subprocess.run([sys.executable, "-c", PROGRAM, kind], env=env, check=False)
-            if done.returncode:
-                raise SystemExit(f"{kind}: exit {done.returncode}")
+        environment = {**os.environ, **OPTIONS, "TORCHDEVICE_CACHE": cache, PRELOADED: runtime}
+        environment["TORCHDEVICE_TEST_SECONDS"] = "1200"
+        building = "from tests.hardening import sanitize; sanitize.build_all()"
+        subprocess.run([sys.executable, "-c", building], env=environment, check=True)
+        tests = [sys.executable, "-m", "pytest", "-n", "2", *TESTS, *sys.argv[1:]]
+        done = subprocess.run(tests, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    print(done.stdout)
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed)", done.stdout)}
+    figures.record(
+        "sanitize",
+        passed=counts.get("passed", 0),
+        failed=counts.get("failed", 0),
+        functions=len(library._SIGNATURES),
+        calls=sum(map(test_exports.combinations, library._SIGNATURES)),
+    )
+    raise SystemExit(done.returncode)
 
 
 if __name__ == "__main__":

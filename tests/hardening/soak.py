@@ -22,9 +22,11 @@ from torch import nn
 
 import torchdevice
 import torchdevice.virtual
+from tests.hardening import figures
 
 THREADS = 8
 WARM_UP_ROUNDS = 5
+LONG = 1800.0  # what is shorter is no figure to show
 
 
 @dataclass
@@ -110,6 +112,7 @@ def run(seconds: float) -> Course:
             report = torchdevice.report()
             str(report)
             course.redirected = torchdevice.status().redirected_calls
+            course.fallbacks = sum(row.calls for row in report.fallbacks)
         course.cycles += 1
         gc.collect()
         course.seconds.append(time.process_time() - started)
@@ -121,13 +124,23 @@ def main() -> None:
     import warnings
 
     warnings.simplefilter("ignore")
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 1800.0
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else LONG
     torchdevice.virtual.install("mps", support="real")
     course = run(seconds)
     print(
         f"{course.cycles} rounds in {seconds:.0f} s: memory {course.growth():+.1f} MB, "
         f"time of a round {course.slowing():.2f}× that of the beginning"
     )
+    if seconds >= LONG:
+        figures.record(
+            "soak",
+            minutes=seconds / 60,
+            rounds=course.cycles,
+            redirected=course.redirected,
+            fallbacks=course.fallbacks,
+            growth=course.growth(),
+            slowing=course.slowing(),
+        )
     if course.growth() > 20 or course.slowing() > 1.3:
         raise SystemExit("not flat")
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 240
+TIMEOUT = int(os.environ.get("TORCHDEVICE_TEST_SECONDS", "240"))  # sanitizers take longer
 
 
 def run_python(

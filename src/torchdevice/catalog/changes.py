@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,17 @@ class Changes:
         for name, fields in self.changed.items():
             text += [f"~ {name}: {field}: {old} → {new}" for field, (old, new) in fields.items()]
         return text
+
+
+def read_rows(text: str) -> list[dict[str, Any]]:
+    """The rows of what `torchdevice catalog --json` printed; whatever else it is is a ValueError."""
+    try:
+        rows = json.loads(text)["entries"]
+        if all(isinstance(row["name"], str) and isinstance(row, dict) for row in rows):
+            return list(rows)
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"no rows: {error}") from error
+    raise ValueError("its rows have no names")
 
 
 def changes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Changes:

@@ -43,8 +43,22 @@ examples:
 """
 
 
+GONE = 128 + 13  # as shells report a program that SIGPIPE ended
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status. `run` does not return where the platform can replace a process."""
+    try:
+        status = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # who reads has seen enough: torchdevice ops | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        return GONE
+    return status
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # arrows and check marks must not end a command on an old console

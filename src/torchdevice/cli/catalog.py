@@ -143,12 +143,12 @@ def _note(entry: Entry, text: str) -> int:
 
 
 def _diff(parsing: Parser, options: Any) -> int:
-    from torchdevice.catalog.changes import changes
+    from torchdevice.catalog.changes import changes, read_rows
 
     try:
         with open(options.words[0], encoding="utf-8") as file:
-            old = json.load(file)["entries"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            old = read_rows(file.read())
+    except (OSError, ValueError) as error:
         parsing.error(
             f"{options.words[0]} is no catalogue ({error}): make one by `torchdevice catalog --json > old.json`"
         )

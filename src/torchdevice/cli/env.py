@@ -10,10 +10,28 @@ from importlib.metadata import PackageNotFoundError, version
 
 from torchdevice import __version__
 from torchdevice.cli.parsing import Parser
+from torchdevice.config import DEVICE_COUNT, PROFILE, SETTINGS
 
 PACKAGES = ("torch", "numpy", "mlx", "transformers", "lightning", "accelerate", "rich", "psutil")
-VARIABLES = ("TORCH", "PYTORCH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-NOT_SHOWN = ("TORCHDEVICE_RUN", "TORCHDEVICE_CACHE")  # folders of the user
+# The only variables whose values anything of ours shows (also `doctor`); docs/cli.md lists them. Of others that concern
+# torch only the name is shown: values are folders of the user, hosts, tokens.
+SHOWN = (
+    "TORCHDEVICE",
+    *(setting.variable for setting in SETTINGS),
+    DEVICE_COUNT,
+    PROFILE,
+    "TORCHDEVICE_ENABLED",
+    "TORCHDEVICE_MASQUERADE",
+    "TORCHDEVICE_VIRTUAL",
+    "TORCHDEVICE_VIRTUAL_MEMORY",
+    "TORCH_ALLOW_REDIRECTS",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD",
+    "PYTORCH_ENABLE_MPS_FALLBACK",
+    "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+)
+NAMED = ("TORCH", "PYTORCH")  # how the others begin
 
 
 def parser() -> Parser:
@@ -56,5 +74,7 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "compiler", virtual["compiler_version"] or "none"
     yield "virtual library", "built" if virtual["built"] else "not built"
     for name in sorted(os.environ):
-        if name.startswith(VARIABLES) and name not in NOT_SHOWN:
+        if name in SHOWN:
             yield name, os.environ[name]
+        elif name.startswith(NAMED):
+            yield name, "(set)"

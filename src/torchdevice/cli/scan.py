@@ -66,9 +66,9 @@ def main(words: Sequence[str]) -> int:
     return 1 if any(finding.group in failing for finding in result.found) else 0
 
 
-def scan(roots: Iterable[Path]) -> Scan:
-    """Read all files below the roots, each once."""
-    known = Tables()
+def scan(roots: Iterable[Path], known: Tables | None = None) -> Scan:
+    """Read all files below the roots, each once. `known`: for who scans again and again."""
+    known = known or Tables()
     result = Scan()
     for path in dict.fromkeys(path for root in roots for path in walk(root)):
         result.files += 1

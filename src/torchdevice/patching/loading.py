@@ -26,7 +26,8 @@ def load(original: Function, path: str, translator: Translator) -> Function:
 
     def load_mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         if translator.in_force:
-            map_location = _mapped(map_location, path, translator, sys._getframe(1))
+            asked, map_location = map_location, _mapped(map_location, path, translator, sys._getframe(1))
+            map_location.asked = asked
         return original(f, map_location, *args, **kwargs)
 
     return dress(load_mapped, original, path)
@@ -36,10 +37,12 @@ def _mapped(map_location: Any, path: str, translator: Translator, frame: FrameTy
     decided: dict[Any, Any] = {}
 
     def place(storage: Any, location: Any) -> Any:
-        if location not in decided:
-            decided[location] = translator.translate_from(location, path, frame)
-        given = decided[location]
-        return place_storage(storage, given)
+        try:
+            if location not in decided:
+                decided[location] = translator.translate_from(location, path, frame)
+        except TypeError:  # unhashable: no device, torch says so
+            return place_storage(storage, location)
+        return place_storage(storage, decided[location])
 
     def by_callable(storage: Any, location: str) -> Any:
         placed = map_location(storage, location)
@@ -68,7 +71,7 @@ def script_load(original: Function, path: str, translator: Translator) -> Functi
     """`torch.jit.load`: takes one device for everything; without one, a module saved on CUDA must not look for it."""
 
     def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        asked = map_location
+        asked = getattr(map_location, "asked", map_location)  # torch.load hands archives of scripts over to us
         if asked is None and translator.in_force and not translator.host.accelerated:
             asked = RealDevice("cpu")
         return original(f, translator.translate(asked, path), *args, **kwargs)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from torchdevice.compat import RealDevice, has_device_context
-from torchdevice.events import Key, Ledger, Redirect, Site
+from torchdevice.events import Key, Ledger, Redirect, Site, renew_after_fork
 from torchdevice.patching.callers import TRACED, Role, Roles, user_frame
 from torchdevice.policy.hosts import Host
 from torchdevice.policy.override import CpuOverride
@@ -60,7 +60,9 @@ class Translator:
         self.fills = False
         self.roles = Roles()
         self.suspensions = 0  # in all threads together: while it is 0 nobody needs to ask for their own
+        self.at_first_redirect: Callable[[Redirect], None] | None = None  # told once, also of a place that is known
         self._lock = threading.Lock()
+        renew_after_fork(self, "_lock")
         self._routes: list[dict[object, Route]] = [{} for _ in Caller]  # by Role.slot
         self.places: dict[Key, tuple[Iterator[int], RealDevice, Callable[[], bool] | None]] = {}
 
@@ -76,6 +78,7 @@ class Translator:
     def stop(self) -> None:
         """Pass everything through, also for wrappers that are still held somewhere."""
         self.active = self.fills = False
+        self.at_first_redirect = None
         self.settled.clear()
         self.override.reset()
         self.places.clear()
@@ -154,10 +157,13 @@ class Translator:
         code = place.f_code
         key = (id(code), place.f_lasti, api, asked)
         counter = self.ledger.counter(key)
-        if counter is None:
+        if counter is None or self.at_first_redirect is not None:
             site = Site(code.co_filename, place.f_lineno)
             record = Redirect(api, str(route.request), str(route.given), route.decision.reason, site)
             counter = self.ledger.open(key, code, record)
+            tell, self.at_first_redirect = self.at_first_redirect, None
+            if tell is not None:
+                tell(record)
         next(counter)
         if not role.inner and self.host.count == 1 and _is_remembered(asked):
             self.places[key] = (counter, route.given, unless)

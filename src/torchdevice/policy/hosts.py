@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torchdevice.compat import RealDevice
+from torchdevice.compat import RealDevice, lost_by_fork
 from torchdevice.errors import ConfigError, TargetUnavailable, explain_error
 
 # Types that torch can parse and that are no accelerators: they are never redirected, on any host. Everything
@@ -16,11 +16,15 @@ NOT_ACCELERATORS = frozenset({"cpu", "meta", "mkldnn", "opengl", "opencl", "idee
 
 @dataclass(frozen=True)
 class Host:
-    """A machine as the policy sees it: one device type to compute on, how many there are, and the current one."""
+    """A machine as the policy sees it: one device type to compute on, how many there are, and the current one.
+
+    `lost`: the type of an accelerator that this process cannot use, because it was forked from one that does.
+    """
 
     type: str
     count: int = 1
     current: int = 0
+    lost: str = ""
 
     @property
     def accelerated(self) -> bool:
@@ -59,6 +63,9 @@ def invent_host(description: str | Host) -> Host:
 
 def this_host() -> Host:
     """The accelerator that torch reports, else the CPU."""
+    built_for = torch.accelerator.current_accelerator(check_available=False)
+    if built_for is not None and lost_by_fork(built_for.type):  # any other question would raise, or end the process
+        return Host("cpu", lost=built_for.type)
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None:
         return Host("cpu")
@@ -68,7 +75,7 @@ def this_host() -> Host:
 def target_host(target: str, source: str) -> Host:
     """The host that a configured target stands for: this machine's accelerator, or its CPU."""
     host = this_host()
-    if target in ("auto", host.type):
+    if target in ("auto", host.type) or (host.lost and target == host.lost):
         return host
     if target == "cpu":
         return Host("cpu")

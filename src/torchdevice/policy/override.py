@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from torchdevice.events import renew_after_fork
+
 _forced: ContextVar[bool] = ContextVar("torchdevice_cpu_override", default=False)
 
 
@@ -19,6 +21,7 @@ class CpuOverride:
     def __init__(self) -> None:
         self._flipped = False
         self._lock = threading.Lock()
+        renew_after_fork(self, "_lock")
 
     def is_on(self) -> bool:
         """Whether plain `cpu` requests yield the CPU at this moment, in this context."""

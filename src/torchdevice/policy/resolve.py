@@ -87,11 +87,12 @@ def resolve(
         return Decision(_spelled(request), False, f"{request.type} is no accelerator: never redirected")
     if request.type == host.type:
         return _native(request, host)
-    return Decision(
-        _on_host(request, host),
-        True,
-        f"no {request.type} here: {'the accelerator is' if host.accelerated else 'there is only the'} {_named(host)}",
-    )
+    if host.lost:
+        reason = f"{host.lost} stays with the process that this one was forked from, so this one has only the CPU"
+    else:
+        kind = "the accelerator is" if host.accelerated else "there is only the"
+        reason = f"no {request.type} here: {kind} {_named(host)}"
+    return Decision(_on_host(request, host), True, reason)
 
 
 def _nothing_given(host: Host, policy: str, caller: Caller) -> Decision:

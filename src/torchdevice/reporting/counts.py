@@ -48,13 +48,17 @@ class Profile:
 
 @dataclass(frozen=True)
 class Counts:
-    """All figures of one process, or of several together. `seconds`: how long they ran, summed up."""
+    """All figures of one process, or of several together. `seconds`: how long they ran, summed up.
+
+    `unreadable`: processes that left figures that nobody can read.
+    """
 
     records: Totals = field(default_factory=dict)
     fallbacks: Mapping[Fallback, FallbackTotals] = field(default_factory=dict)
     seconds: float = 0.0
     profile: Profile | None = None
     processes: int = 1
+    unreadable: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         profiles = [part for part in (self.profile, other.profile) if part is not None]
@@ -64,6 +68,7 @@ class Counts:
             self.seconds + other.seconds,
             profiles[0] + profiles[1] if len(profiles) == 2 else profiles[0] if profiles else None,
             self.processes + other.processes,
+            self.unreadable + other.unreadable,
         )
 
     def since(self, before: Counts) -> Counts:

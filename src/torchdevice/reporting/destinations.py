@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ TEXT = "text"
 FILES: dict[str, Callable[[Report, Context], str]] = {"json": json.render, "html": html.render}
 
 # A comma separates destinations only where one begins, so that paths may have commas.
+_UNPRINTABLE = "backslashreplace"  # names of files may have bytes that are no text
 _BETWEEN = re.compile(rf",(?=(?:{SUMMARY}|{TEXT}|(?:{'|'.join(FILES)}):))")
 
 
@@ -46,14 +48,23 @@ def parse(wanted: str) -> tuple[Destination, ...]:
         if word in (TEXT, SUMMARY):
             found.append(Destination(word))
         elif is_destination(word):
-            found.append(Destination(form, os.path.abspath(os.path.expanduser(path))))
+            found.append(Destination(form, _absolute(path)))
         else:
-            raise ConfigError(
-                explain_error(
-                    f"a report as {word!r} was asked for", "there is no such form", "use text, json:PATH or html:PATH"
-                )
-            )
+            raise _refusal(word, "there is no such form")
     return tuple(found)
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(path))
+    except ValueError as error:  # a null byte
+        raise _refusal(path, f"it is no path: {error}") from error
+
+
+def _refusal(asked: str, decided: str) -> ConfigError:
+    return ConfigError(
+        explain_error(f"a report as {asked!r} was asked for", decided, "use text, json:PATH or html:PATH")
+    )
 
 
 def write(report: Report, context: Context, destinations: tuple[Destination, ...]) -> None:
@@ -76,10 +87,31 @@ def write(report: Report, context: Context, destinations: tuple[Destination, ...
 
 
 def _file(report: Report, context: Context, destination: Destination) -> bool:
+    text = FILES[destination.form](report, context)
     try:
-        with open(destination.path, "w", encoding="utf-8") as file:
-            file.write(FILES[destination.form](report, context))
+        _replace(destination.path, text)
     except OSError as error:
         sys.stderr.write(f"torchdevice: no report in {destination.path}: {error.strerror}\n")
         return False
     return True
+
+
+def _replace(path: str, text: str) -> None:
+    """Write a file so that others see what was there before or all of this, also when the disk is full on the way."""
+    before = os.stat(path) if os.path.exists(path) else None
+    if before is not None and not stat.S_ISREG(before.st_mode):  # a pipe, a terminal: there is nothing to keep whole
+        with open(path, "w", encoding="utf-8", errors=_UNPRINTABLE) as file:
+            file.write(text)
+        return
+    folder, name = os.path.split(os.path.realpath(path))  # a link stays one
+    unfinished = os.path.join(folder, f".{name[:64]}.{os.urandom(8).hex()}")
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with open(handle, "w", encoding="utf-8", errors=_UNPRINTABLE) as file:
+            file.write(text)
+        if before is not None:
+            os.chmod(unfinished, stat.S_IMODE(before.st_mode))
+        os.replace(unfinished, os.path.join(folder, name))
+    except BaseException:
+        os.unlink(unfinished)
+        raise

@@ -5,11 +5,13 @@ Knows files and figures; who writes, who reads and when is `supervised`'s busine
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,14 @@ def new_folder() -> str:
 
 
 def claim(folder: Path) -> bool:
-    """Whether the caller is the first of the run: that one makes the folder, and reports."""
-    try:
+    """Whether the caller is the first of the run: that one makes the folder, and reports.
+
+    Where no folder can be made (a full disk) every process speaks for itself.
+    """
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700)
-    except FileExistsError:
-        return False
-    return True
+        return True
+    return not folder.exists()
 
 
 def write(folder: Path, counts: Counts) -> None:
@@ -47,8 +51,19 @@ def read(folder: Path) -> Counts:
     """The figures left so far, added up; no process has left any: none."""
     whole = Counts(processes=0)
     for path in sorted(folder.glob("*.json")):
-        whole += _from_data(json.loads(path.read_text(encoding="utf-8")))
+        try:
+            whole += parse(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # a disk that was full, or somebody else's file
+            whole += Counts(processes=0, unreadable=1)
     return whole
+
+
+def parse(text: str) -> Counts:
+    """One file's figures; whatever else it holds is a ValueError."""
+    try:
+        return _from_data(json.loads(text))
+    except (TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ValueError(f"no figures of a process: {error}") from error
 
 
 def remove(folder: Path) -> None:
@@ -75,16 +90,20 @@ def _as_data(counts: Counts) -> dict[str, Any]:
 def _from_data(data: dict[str, Any]) -> Counts:
     profile = data["profile"]
     return Counts(
-        dict(map(_read_record, data["records"])),
-        {fallback: FallbackTotals(*figures) for fallback, figures in map(_read_record, data["fallbacks"])},
-        data["seconds"],
-        profile
-        and Profile(
-            {(name, device): Timed(*figures) for name, device, figures in profile["operators"]},
-            {Site(file, line): Timed(*figures) for file, line, figures in profile["lines"]},
-            profile["seconds"],
-            profile["operators_missing"],
-        ),
+        {record: _checked(int, calls) for record, calls in map(_read_record, data["records"])},
+        {fallback: _made(FallbackTotals, figures) for fallback, figures in map(_read_record, data["fallbacks"])},
+        _checked(float, data["seconds"]),
+        Profile(
+            {
+                (_checked(str, name), _checked(str, device)): _made(Timed, figures)
+                for name, device, figures in profile["operators"]
+            },
+            {_made(Site, (file, line)): _made(Timed, figures) for file, line, figures in profile["lines"]},
+            _checked(float, profile["seconds"]),
+            _checked(str, profile["operators_missing"]),
+        )
+        if profile is not None
+        else None,
     )
 
 
@@ -94,7 +113,28 @@ def _record(record: Any, figures: Any) -> list[Any]:
 
 def _read_record(row: list[Any]) -> tuple[Any, Any]:
     name, fields, figures = row
-    fields["site"] = Site(**fields["site"])
-    if "dtypes" in fields:
-        fields["dtypes"] = tuple(fields["dtypes"])
-    return _BY_NAME[name](**fields), figures
+    kind = _BY_NAME[name]
+    values = [fields[field.name] for field in dataclasses.fields(kind)]
+    return _made(kind, values), figures
+
+
+_PLAIN = {"str": str, "int": int, "float": float}
+
+
+def _made(kind: Any, values: Sequence[Any]) -> Any:
+    """An object of a dataclass of ours from the values of its fields, each of the type that the class says."""
+    made = []
+    for field, value in zip(dataclasses.fields(kind), values, strict=True):
+        if field.type == "Site":
+            made.append(_made(Site, (value["file"], value["line"])))
+        elif field.type in _PLAIN:
+            made.append(_checked(_PLAIN[str(field.type)], value))
+        else:
+            made.append(tuple(_checked(str, each) for each in value))
+    return kind(*made)
+
+
+def _checked(kind: type, value: Any) -> Any:
+    if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value

@@ -71,9 +71,13 @@ def find_compiler() -> str | None:
 
 
 def _source_hash(recipe: Recipe) -> str:
+    """Empty where there are no files to compile: the package is in an archive, or frozen into a program."""
     digest = hashlib.sha256()
-    for name in (*recipe.sources, *recipe.headers):
-        digest.update((HERE / name).read_bytes())
+    try:
+        for name in (*recipe.sources, *recipe.headers):
+            digest.update((HERE / name).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
     return digest.hexdigest()
 
 
@@ -272,6 +276,14 @@ def build(recipe: Recipe = DEVICE, *, force: bool = False) -> Path:
     """The path of the library for this torch, built if it is not there yet."""
     wanted = target(recipe)
     path = library_path(wanted)
+    if not wanted.sources:
+        raise VirtualDeviceUnavailable(
+            explain_error(
+                f"{recipe.what.capitalize()} was asked for, whose library must be compiled once on this machine",
+                f"its C++ sources are not in {HERE}: the package is in an archive, or frozen into a program",
+                "install torch-device as files: pip install.",
+            )
+        )
     _private_folder()
     if _is_whole(path) and not force:
         return path

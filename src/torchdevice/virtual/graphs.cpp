@@ -5,6 +5,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -28,9 +29,14 @@ struct Graph {
 };
 struct Graphs {
   std::mutex mutex;
-  std::unordered_map<int64_t, Graph> all;
+  std::unordered_map<int64_t, std::shared_ptr<Graph>> all;  // shared with replays, which a drop does not end
   int64_t last = 0;
   std::atomic<int64_t> open{0};
+
+  std::shared_ptr<Graph> find(int64_t graph) const {
+    const auto found = all.find(graph);
+    return found == all.end() ? nullptr : found->second;
+  }
 };
 Graphs& graphs() {
   static auto* g = new Graphs;
@@ -49,7 +55,9 @@ void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from) {
   auto& g = graphs();
   std::lock_guard<std::mutex> lock(g.mutex);
-  Graph& graph = g.all[g.open];
+  const auto found = g.find(g.open);
+  if (!found) return;  // ended meanwhile, by another thread
+  Graph& graph = *found;
   Noted noted{op, keys, std::move(arguments), Stack(stack.begin() + static_cast<long>(results_from), stack.end())};
   for (const auto& r : noted.results)
     each_tensor(r, [&](const Tensor& t) {
@@ -66,7 +74,7 @@ int64_t capture_begin() {
   auto& g = graphs();
   std::lock_guard<std::mutex> lock(g.mutex);
   TORCH_CHECK(!g.open, "CUDA error: a graph is being captured already");
-  g.all[++g.last];
+  g.all[++g.last] = std::make_shared<Graph>();
   g.open = g.last;
   return g.last;
 }
@@ -74,7 +82,9 @@ int64_t capture_begin() {
 void capture_touch(const Tensor& written) {
   auto& g = graphs();
   std::lock_guard<std::mutex> lock(g.mutex);
-  Graph& graph = g.all[g.open];
+  const auto found = g.find(g.open);
+  if (!found) return;
+  Graph& graph = *found;
   const auto* storage = storage_of(written);
   if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
   for (const auto& s : graph.saved)
@@ -92,26 +102,29 @@ void capture_copy(const Tensor& self, const Tensor& src) {
 void capture_end(int64_t graph) {
   auto& g = graphs();
   std::lock_guard<std::mutex> lock(g.mutex);
+  TORCH_CHECK(graph != 0 && g.open == graph, "CUDA error: graph ", graph, " is not being captured");
   g.open = 0;
   at::AutoDispatchBelowADInplaceOrView guard;
-  auto& saved = g.all[graph].saved;
+  auto& saved = g.all.at(graph)->saved;
   for (auto it = saved.rbegin(); it != saved.rend(); ++it) physical_alias(it->tensor).copy_(it->before);
   saved.clear();
 }
 
 void capture_replay(int64_t graph) {
-  std::vector<Noted>* calls;
+  std::shared_ptr<Graph> found;
   {
     auto& g = graphs();
     std::lock_guard<std::mutex> lock(g.mutex);
-    calls = &g.all.at(graph).calls;
+    TORCH_CHECK(g.open != graph, "CUDA error: graph ", graph, " is still being captured");
+    found = g.find(graph);
   }
+  TORCH_CHECK(found, "CUDA error: there is no graph ", graph);
   replaying = true;
   struct Reset {
     ~Reset() { replaying = false; }
   } reset;
   at::AutoDispatchBelowADInplaceOrView guard;
-  for (auto& noted : *calls) {
+  for (auto& noted : found->calls) {
     Stack stack = noted.arguments;
     noted.op.redispatchBoxed(noted.keys, &stack);
     for (size_t i = 0; i < noted.results.size(); i++) {
@@ -128,6 +141,7 @@ void capture_drop(int64_t graph) {
   auto& g = graphs();
   std::lock_guard<std::mutex> lock(g.mutex);
   g.all.erase(graph);
+  if (g.open == graph) g.open = 0;
 }
 
 }  // namespace torchdevice

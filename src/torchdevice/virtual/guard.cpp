@@ -11,6 +11,8 @@
 #endif
 
 #include <chrono>
+#include <mutex>
+#include <set>
 
 namespace torchdevice {
 
@@ -23,6 +25,16 @@ std::atomic<c10::StreamId> last_stream{0};
 struct EventData {
   double recorded_at;
 };
+
+// Events are known to Python by their address: only those that still exist are followed.
+struct LiveEvents {
+  std::mutex mutex;
+  std::set<const EventData*> all;
+};
+LiveEvents& live_events() {
+  static auto* events = new LiveEvents;  // outlives every event
+  return *events;
+}
 
 DeviceIndex checked(DeviceIndex device) {
   if (C10_UNLIKELY(device >= config.count)) {
@@ -61,9 +73,23 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   // An extra method before torch 2.11.
   virtual void* getStreamNativeHandle(const c10::Stream s) const { return reinterpret_cast<void*>(s.id()); }
   DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(config.count); }
-  void destroyEvent(void* e, const DeviceIndex) const noexcept override { delete static_cast<EventData*>(e); }
+  void destroyEvent(void* e, const DeviceIndex) const noexcept override {
+    auto* event = static_cast<EventData*>(e);
+    auto& live = live_events();
+    {
+      std::lock_guard<std::mutex> lock(live.mutex);
+      live.all.erase(event);
+    }
+    delete event;
+  }
   void record(void** e, const c10::Stream&, const DeviceIndex, const c10::EventFlag) const override {
-    if (!*e) *e = new EventData;
+    if (!*e) {
+      auto* made = new EventData{0.0};
+      auto& live = live_events();
+      std::lock_guard<std::mutex> lock(live.mutex);
+      live.all.insert(made);
+      *e = made;
+    }
     static_cast<EventData*>(*e)->recorded_at = milliseconds();
   }
   void block(void*, const c10::Stream&) const override {}
@@ -134,7 +160,13 @@ double milliseconds() {
   return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
-double event_milliseconds(int64_t event) { return reinterpret_cast<EventData*>(event)->recorded_at; }
+double event_milliseconds(int64_t event) {
+  auto& live = live_events();
+  std::lock_guard<std::mutex> lock(live.mutex);
+  const auto found = live.all.find(reinterpret_cast<const EventData*>(event));
+  TORCH_CHECK(found != live.all.end(), "Both events must be recorded before calculating elapsed time.");
+  return (*found)->recorded_at;
+}
 
 DeviceIndex current_device() { return current; }
 

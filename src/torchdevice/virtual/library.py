@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,7 +74,7 @@ class Library:
     def call(self, name: str, *arguments: object) -> int:
         """Calls `td_<name>`; a failure raises the message that C++ left."""
         result = getattr(self._dll, f"td_{name}")(*arguments)
-        if _SIGNATURES[f"td_{name}"][0] is None and result:
+        if (_SIGNATURES[f"td_{name}"][0] is None and result) or (name == "current_stream" and result < 0):
             raise RuntimeError(self._dll.td_error().decode())
         return int(result) if isinstance(result, int) else 0
 
@@ -84,9 +85,10 @@ class Library:
 
     def elapsed(self, start_event: int, end_event: int) -> float:
         """Milliseconds between two recorded events, given as torch's `event_id`."""
-        if not (start_event and end_event):
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return float(self._dll.td_elapsed(start_event, end_event))
+        milliseconds = float(self._dll.td_elapsed(start_event, end_event))
+        if math.isnan(milliseconds):
+            raise RuntimeError(self._dll.td_error().decode())
+        return milliseconds
 
     def counts(self) -> list[tuple[str, int, int]]:
         rows = self._dll.td_counts().decode().splitlines()

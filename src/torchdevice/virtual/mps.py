@@ -25,6 +25,9 @@ def install(lib: Library, count: int) -> None:
     def is_capturing() -> bool:
         return False
 
+    def is_in_bad_fork() -> bool:
+        return False  # a forked child can use the device: there is no driver to lose
+
     put(
         torch._C,
         {
@@ -33,6 +36,7 @@ def install(lib: Library, count: int) -> None:
             "_mps_get_core_count": get_core_count,
             "_mps_isCaptureEnabled": is_capture_enabled,
             "_mps_isCapturing": is_capturing,
+            "_mps_is_in_bad_fork": is_in_bad_fork,
         },
     )
     # They remember their answer from before.

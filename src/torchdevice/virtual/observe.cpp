@@ -52,7 +52,7 @@ int64_t now() {
 struct Running : at::ObserverContext {
   Running* around = nullptr;
   const char* name = nullptr;
-  const char* label = nullptr;
+  std::string label;  // who runs it, if it runs elsewhere
   c10::DeviceType device = c10::DeviceType::CPU;
   int64_t started = 0;
   int64_t nested = 0;
@@ -95,7 +95,7 @@ int64_t leave(Running& running) {
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
-  if (innermost != nullptr && innermost->label != nullptr) return nullptr;
+  if (innermost != nullptr && !innermost->label.empty()) return nullptr;
   const std::string_view name = function.name();
   if (name.starts_with("autograd::engine")) return nullptr;  // brackets around operators, no operator
   auto running = std::make_unique<Running>();
@@ -119,7 +119,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
 }
 
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
-std::string text;
+thread_local std::string text;  // of the last answer: valid until the next call on this thread
 
 }  // namespace
 
@@ -137,12 +137,11 @@ EXPORT int td_observe_stop() {
   return 0;
 }
 
-// `label` must live as long as the process.
 EXPORT int td_observe_push(const char* label) {
   pushed.push_back(std::make_unique<Running>());
   Running& running = *pushed.back();
   running.name = innermost != nullptr && innermost->name != nullptr ? innermost->name : "";
-  running.label = label;
+  running.label = label != nullptr && *label ? label : "elsewhere";
   if (innermost != nullptr) innermost->ran_elsewhere = true;
   enter(running);
   return 0;

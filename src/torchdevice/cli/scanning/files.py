@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PYTHON, NOTEBOOK = (".py", ".pyi", ".pyw"), (".ipynb",)
 CUDA_SOURCES = (".cu", ".cuh")
@@ -48,29 +50,51 @@ class Ignore:
 
     def verdict(self, path: Path, is_folder: bool) -> bool | None:
         """True: ignored; False: taken back by a `!` rule; None: not mentioned. The last rule that matches wins."""
-        relative = path.relative_to(self._folder).as_posix()
+        names = path.relative_to(self._folder).parts
         found = None
-        for pattern, negated, folders_only in self._rules:
-            if (is_folder or not folders_only) and pattern.fullmatch(relative):
-                found = not negated
+        for rule in self._rules:
+            if (is_folder or not rule.folders_only) and rule.matches(names):
+                found = not rule.negated
         return found
 
 
-def _rule(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
-    """A line of .gitignore as (pattern of relative paths, is it a `!` rule, folders only); None if it means nothing."""
+class Rule(NamedTuple):
+    """A line of .gitignore: a pattern for each name of a path, or None for `**`, which is any number of names."""
+
+    parts: tuple[re.Pattern[str] | None, ...]
+    negated: bool
+    folders_only: bool
+
+    def matches(self, names: Sequence[str]) -> bool:
+        """In steps that grow with both lengths alone: whoever wrote the line may mean harm."""
+        reached = {0}
+        for number, part in enumerate(self.parts):
+            if part is not None:
+                reached = {at + 1 for at in reached if at < len(names) and part.match(names[at])}
+            elif reached:
+                is_last = number == len(self.parts) - 1  # `a/**` is what is in a, not a
+                reached = set(range(min(reached) + is_last, len(names) + 1))
+        return len(names) in reached
+
+
+def _rule(line: str) -> Rule | None:
+    """None if the line means nothing."""
     line = line.strip()
     negated = line.startswith("!")
     line = line.removeprefix("!").removeprefix("\\")
     folders_only = line.endswith("/")
     line = line.rstrip("/")
-    anchored = "/" in line
-    words = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|/\*\*|\*\*|\*|\?|\[[^]]+\])", line.lstrip("/"))
-    body = "".join(words.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
+    words = [word for word in line.split("/") if word]
+    if not words:
+        return None
+    if "/" not in line:
+        words = ["**", *words]
     try:
-        return re.compile(body if anchored else f"(?:.*/)?{body}"), negated, folders_only
+        # Python's own translation of a name's pattern does not backtrack.
+        parts = tuple(None if word == "**" else re.compile(fnmatch.translate(word)) for word in words)
     except re.error:  # a range that runs backwards, as in `[z-a]`: git matches nothing with it either
         return None
+    return Rule(parts, negated, folders_only)
 
 
 def walk(root: Path) -> Iterator[Path]:

@@ -45,12 +45,16 @@ def read_costs(device: str, versions: Mapping[str, str], path: Path | None = Non
     shipped = Costs(SHIPPED.get(device, {}))
     path = path or table_path()
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):  # nobody measured, or a disk that was full while writing
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):  # nobody measured, or a disk that was full while writing
         return shipped
-    if (found.get("schema"), found.get("device")) != (SCHEMA, device) or found.get("versions") != dict(versions):
+    wanted = {"schema": SCHEMA, "device": device, "versions": dict(versions)}
+    if not isinstance(found, dict) or any(found.get(name) != value for name, value in wanted.items()):
         return shipped
-    return Costs(shipped.by_kind, found["pays_from"], str(path))
+    measured = found.get("pays_from")
+    if not isinstance(measured, dict) or not all(size is None or type(size) is int for size in measured.values()):
+        return shipped
+    return Costs(shipped.by_kind, measured, str(path))
 
 
 def write_costs(table: Mapping[str, Any], path: Path | None = None) -> Path:

@@ -1,0 +1,194 @@
+"""Every exported C function with null, closed and out-of-range arguments: an error or an answer, never a crash.
+
+`make sanitize` runs this with a library that is built with AddressSanitizer and UBSan.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import torchdevice.virtual
+from tests.virtual.harness import on
+from torchdevice.virtual import build
+from torchdevice.virtual.library import _SIGNATURES, Library
+
+NUMBERS = {
+    ctypes.c_int: (-(2**31), -129, -2, -1, 0, 1, 64, 127, 128, 255, 256, 300, 2**31 - 1),
+    ctypes.c_int64: (-(2**63), -1, 0, 1, 99, 2**63 - 1),
+    ctypes.c_uint32: (0, 15, 16, 2**32 - 1),
+    ctypes.c_uint64: (0, 1, 2**63, 2**64 - 1),
+    ctypes.c_char_p: (None, b"", b"nothing", b"::", b"a::", b"::b", b"aten::", b"\xff::\xff", b"x" * 5000),
+    ctypes.c_void_p: (None,),
+}
+MOST = 3000  # combinations of one function
+
+
+def hostile(name: str) -> Iterator[tuple[Any, ...]]:
+    """Arguments for one function, of every kind in every place."""
+    _, arguments = _SIGNATURES[name]
+    for values in itertools.islice(itertools.product(*(NUMBERS[argument] for argument in arguments)), MOST):
+        if name != "td_init" or values[0] is None:  # a device is asked for again below
+            yield values
+
+
+def combinations(name: str) -> int:
+    return sum(1 for _ in hostile(name))
+
+
+def exported(source: str, word: str) -> set[str]:
+    text = (Path(build.HERE) / source).read_text()
+    return set(re.findall(rf"^{word} [\w\s*]+?\*?(td_\w+)\(", text, re.MULTILINE))
+
+
+def test_the_list_is_whole() -> None:
+    assert exported("api.cpp", "API") == set(_SIGNATURES)
+    assert exported("observe.cpp", "EXPORT") == {
+        "td_observe",
+        "td_observe_stop",
+        "td_observe_push",
+        "td_observe_pop",
+        "td_observed",
+    }
+
+
+@pytest.mark.parametrize("device", ["cuda:2", "mps"])
+def test_every_function_survives(device: str) -> None:
+    {"cuda:2": survive_on_cuda, "mps": survive_on_mps}[device]()
+
+
+def survive(kind: str) -> None:
+    there = torchdevice.virtual.installed()
+    assert there is not None
+    library = there.library
+    before = torch.arange(4.0, device=kind)
+    for name in _SIGNATURES:
+        function = getattr(library._dll, name)
+        for values in hostile(name):
+            function(*values)
+    # Nothing that was refused has changed anything: the limits and the current device are put back by hand.
+    library.call("set_limit", 0)
+    library.call("set_device", 0)
+    library.call("default_generators", 0)
+    assert not library._dll.td_capturing()
+    assert (before + 1).tolist() == [1, 2, 3, 4]
+    _refusals(library, kind)
+    _closed(library, kind)
+
+
+def _refusals(library: Library, kind: str) -> None:
+    """Where an answer would be a lie there is an error, with a message."""
+    wrong: list[tuple[Any, ...]] = [
+        ("init", kind.encode(), 1, 0, 0, 0),
+        ("init", None, 1, 0, 0, 0),
+        ("register", None, 0, 0, 0),
+        ("register", b"no operator", 0, 0, 0),
+        ("register", b"aten::add.Tensor", 5, 0, 0),
+        ("guard_dtypes", None, 0),
+        ("fallback", 99, 0),
+        ("set_device", 300),
+        ("set_device", 256),
+        ("current_stream", 256),
+        ("set_stream", -1, 0),
+        ("set_stream", 0, 256),
+        ("usage", 256, None),
+        ("usage", 0, None),
+        ("reset_peak", 256),
+        ("reset_accumulated", -1),
+        ("resize", None, 8),
+        ("adopt", None, None),
+        ("capture_begin", None),
+        ("capture_end", 12345),
+        ("capture_replay", 12345),
+    ]
+    for name, *arguments in wrong:
+        with pytest.raises(RuntimeError) as refusal:
+            library.call(name, *arguments)
+        assert str(refusal.value), name
+    for pair in ((0, 0), (1, 2), (-1, 2**62)):
+        with pytest.raises(RuntimeError, match="must be recorded"):
+            library.elapsed(*pair)
+
+
+def _closed(library: Library, kind: str) -> None:
+    """What existed and does not any more; and storages of the wrong device."""
+    graph = library.capture_begin()
+    with pytest.raises(RuntimeError):
+        library.call("capture_replay", graph)  # still open
+    with pytest.raises(RuntimeError):
+        library.capture_begin()
+    library.call("capture_end", graph)
+    library.call("capture_replay", graph)
+    library.call("capture_drop", graph)
+    for name in ("capture_end", "capture_replay"):
+        with pytest.raises(RuntimeError):
+            library.call(name, graph)
+    dropped = library.capture_begin()
+    library.call("capture_drop", dropped)  # while it is open
+    torch.ones(2, device=kind).add_(1)
+    start, end = torch.Event(kind, enable_timing=True), torch.Event(kind, enable_timing=True)
+    start.record()
+    end.record()
+    first, last = start.event_id, end.event_id
+    assert library.elapsed(first, last) >= 0
+    del start
+    assert math.isnan(library._dll.td_elapsed(first, last))
+    here, there = torch.ones(2).untyped_storage(), torch.ones(2, device=kind).untyped_storage()
+    for name, *arguments in (
+        ("resize", here._cdata, 8),
+        ("resize", there._cdata, 2**64 - 1),
+        ("resize", there._cdata, 2**62),
+        ("adopt", here._cdata, there._cdata),
+        ("adopt", there._cdata, there._cdata),
+    ):
+        with pytest.raises(RuntimeError):
+            library.call(name, *arguments)
+    assert there.nbytes() == 8
+    library.call("resize", there._cdata, 0)
+    library.call("resize", there._cdata, 16)
+    assert there.nbytes() == 16
+
+
+@on("cuda:2")
+def survive_on_cuda() -> None:
+    survive("cuda")
+
+
+@on("mps")
+def survive_on_mps() -> None:
+    survive("mps")
+
+
+@on("")
+def observe_survives() -> None:
+    library = ctypes.CDLL(str(build.build(build.OPERATOR_TIMES)))
+    library.td_observe_push.argtypes = [ctypes.c_char_p]
+    library.td_observed.restype = ctypes.c_char_p
+    library.td_observe_pop()
+    library.td_observe_stop()
+    for _ in range(2):
+        library.td_observe()
+    for label in (None, b"", b"cpu", b"\xff\t\n", b"x" * 5000):
+        library.td_observe_push(label)
+        torch.ones(2) + 1
+        library.td_observe_pop()
+    library.td_observe_push(b"never popped")
+    torch.ones(2) + 1
+    for _ in range(3):
+        library.td_observe_pop()
+    torch.ones(2) + 1
+    assert b"aten::add\tcpu\t1\t" in library.td_observed()
+    for _ in range(2):
+        library.td_observe_stop()
+
+
+def test_the_timer_of_operators_survives() -> None:
+    observe_survives()
