@@ -69,7 +69,13 @@ def this_host() -> Host:
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None:
         return Host("cpu")
-    return Host(accelerator.type, torch.accelerator.device_count(), torch.accelerator.current_device_index())
+    return Host(accelerator.type, torch.accelerator.device_count(), _current_index(accelerator.type))
+
+
+def _current_index(kind: str) -> int:
+    """Asking torch initialises the device, which forked children then cannot use; before that it is the first one."""
+    is_initialized = getattr(torch.get_device_module(kind), "is_initialized", None)
+    return torch.accelerator.current_device_index() if is_initialized is None or is_initialized() else 0
 
 
 def target_host(target: str, source: str) -> Host:
