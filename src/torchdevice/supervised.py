@@ -19,8 +19,9 @@ from multiprocessing import util
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from torchdevice import __version__, frames
+from torchdevice import __version__, frames, virtual
 from torchdevice.config import PROFILE, switched_on
+from torchdevice.cuda.packages import hinting
 from torchdevice.errors import ConfigError, TorchDeviceWarning
 from torchdevice.reporting import spool
 from torchdevice.reporting.collect import Context, Report
@@ -58,6 +59,11 @@ def _profiler() -> Profiler:
     return Profiler()
 
 
+def _has_cuda(target: str) -> bool:
+    """Whether the target is a CUDA device that packages with kernels of their own can use."""
+    return target == "cuda" and virtual.installed() is None
+
+
 class Supervision:
     """This process's part in a run. `reports`: it is the one that does."""
 
@@ -89,6 +95,8 @@ class Supervision:
             },
         )
         frames.hide()
+        if status.target is not None and not _has_cuda(status.target):
+            sys.excepthook = hinting(sys.excepthook, status.target)
         self._end_with_the_process()
         # In a child, multiprocessing forgets the finalizers; a child by `os.fork` has those of its parent.
         util.register_after_fork(self, Supervision._end_with_the_process)

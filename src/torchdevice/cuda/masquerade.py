@@ -6,6 +6,7 @@ One `Masquerade` per namespace that the host lacks, built once a process; `sessi
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import inspect
 import sys
@@ -250,12 +251,15 @@ class Masquerades:
             ways_back.append(self.register.translator.ordered.clear)
         ways_back += failures.Failures(self.register, self._targets[host]).watch()
 
-        def guard_builders() -> None:
-            rows = neighbours.replacements(neighbours.BUILDERS, self.register, resolve_path)
-            ways_back.append(apply(rows).undo)
+        def replace(rows: tuple[neighbours.Neighbour, ...]) -> None:
+            made = neighbours.replacements(rows, self.register, resolve_path)
+            ways_back.append(apply(made).undo)
 
-        stop_waiting = compat.when_imported(neighbours.EXTENSIONS, "load_inline", guard_builders)
-        return [lambda: self._go_back(ways_back), stop_waiting]
+        stop_waiting = [
+            compat.when_imported(module, name, functools.partial(replace, rows))
+            for module, name, rows in neighbours.LATER
+        ]
+        return [lambda: self._go_back(ways_back), *stop_waiting]
 
     @staticmethod
     def _go_back(ways: list[Callable[[], object]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torchdevice.errors import explain_error
 from torchdevice.virtual.patches import after_import
 
 
@@ -42,8 +43,19 @@ def _touches(kind: str, model: Any, inputs: Any) -> bool:
 
 
 def _hide_toolkit(module: ModuleType) -> None:
-    """Extension builders see no nvcc and take their own fallback."""
-    vars(module).update(CUDA_HOME=None, CUDNN_HOME=None)
+    """Extension builders see no nvcc and take their own fallback; those that have none are told why."""
+    vars(module).update(CUDA_HOME=None, CUDNN_HOME=None, _join_cuda_home=_no_toolkit)
+
+
+def _no_toolkit(*paths: str) -> str:
+    """In torch's class and first words, which builders may look for."""
+    raise OSError(
+        explain_error(
+            "CUDA_HOME environment variable is not set, and a CUDA extension was to be built",
+            "the cuda device here is a virtual one, which cannot run CUDA sources",
+            "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
+        )
+    )
 
 
 def install(kind: str) -> None:
