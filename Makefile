@@ -34,10 +34,9 @@ test-cuda:
 	PYTHONPATH=src $(PYTHON) -m pytest -m accelerated tests
 
 # Programs that we did not write, in every mode that this machine has (installs two gigabytes; most of an hour); writes
-# docs/realworld.md. `make realworld RESUME=--resume` runs what has no verdict yet. torchvision: see tests/realworld/prelude.
+# docs/realworld.md. `make realworld RESUME=--resume` runs what has no verdict yet.
 realworld: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[realworld]'
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps torchvision
 	$(BIN)/python -m tests.realworld.runner $(RESUME)
 	$(BIN)/python -m tests.realworld.report
 
