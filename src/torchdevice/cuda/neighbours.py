@@ -287,7 +287,7 @@ INSISTENT = tuple(
     for module in LIGHTNING
 )
 
-# Applied when a module is imported (its name, a name that it defines, the rows): loading it takes longer than all of us.
+# Applied when a module is imported (its name, a name that it defines, the rows): loading it takes longer than we do.
 LATER = (
     (EXTENSIONS, "load_inline", BUILDERS),
     *((module, "CUDAAccelerator", (row,)) for module, row in zip(LIGHTNING, INSISTENT, strict=True)),
