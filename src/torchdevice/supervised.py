@@ -59,11 +59,6 @@ def _profiler() -> Profiler:
     return Profiler()
 
 
-def _has_cuda(target: str) -> bool:
-    """Whether the target is a CUDA device that packages with kernels of their own can use."""
-    return target == "cuda" and virtual.installed() is None
-
-
 class Supervision:
     """This process's part in a run. `reports`: it is the one that does."""
 
@@ -95,8 +90,9 @@ class Supervision:
             },
         )
         frames.hide()
-        if status.target is not None and not _has_cuda(status.target):
-            sys.excepthook = hinting(sys.excepthook, status.target)
+        device = f"a virtual {status.target}" if virtual.installed() is not None else status.target
+        if device not in (None, "cuda"):
+            sys.excepthook = hinting(sys.excepthook, device)
         self._end_with_the_process()
         # In a child, multiprocessing forgets the finalizers; a child by `os.fork` has those of its parent.
         util.register_after_fork(self, Supervision._end_with_the_process)

@@ -53,9 +53,8 @@ def run(program: Program, mode: Mode, reference: Row | None = None) -> Row:
         code, out, err = _execute([*mode.command(program), str(script)], mode.variables(program, Path(folder)), folder)
         seconds = round(time.monotonic() - started, 1)
     said = _said(out)
-    error = (
-        _refusal(program, code, out + err) if program.refusal else _verdict(program, mode, code, err, said, reference)
-    )
+    refused = program.refusal and said is None  # where a library has a way of its own, that is judged
+    error = _refusal(program, code, out + err) if refused else _verdict(program, mode, code, err, said, reference)
     row |= {"status": "failed" if error else "passed", "error": error, "seconds": seconds}
     if mode.judged_by == "" and not error and said is not None:
         row["values"] = said["values"]
@@ -171,7 +170,7 @@ def run_modes(program: Program, wanted: Sequence[Mode], results: Results, resume
         if resume and results.fresh(program, mode.name):
             continue
         judge = mode.judged_by
-        if judge and judge != mode.name and not program.refusal and results.fresh(program, judge) is None:
+        if judge and judge != mode.name and results.fresh(program, judge) is None:
             _add(run(program, modes.BY_NAME[judge]), results)
         _add(run(program, mode, results.fresh(program, judge) if judge else None), results)
 

@@ -146,7 +146,7 @@ NEGATIVE = (
     Program("negative_cuda_extension", refusal="Hint:"),
     Program("negative_triton_kernel", refusal="Hint:"),
     Program("negative_flash_attn", refusal="Hint:"),
-    Program("negative_bitsandbytes", ("bitsandbytes", "numpy")),
+    Program("negative_bitsandbytes", ("bitsandbytes", "numpy"), refusal="Hint:"),
 )
 
 PROGRAMS: tuple[Program, ...] = (*CLASSIC, *NEGATIVE)

@@ -46,12 +46,14 @@ def package(name: str) -> tuple[str, str] | None:
 
 def hint(error: BaseException, device: str) -> str:
     """What to do about an error that such a package raised, or that says that it is missing; empty for any other."""
-    missing = isinstance(error, ModuleNotFoundError)
-    found = package((error.name or "") if isinstance(error, ModuleNotFoundError) else _raiser(error))
+    if isinstance(error, ModuleNotFoundError):
+        found, what = package(error.name or ""), "was imported, and is not installed"
+    else:
+        found, what = package(_raiser(error)), "failed"
     if found is None:
         return ""
     name, note = found
-    asked = f"{name}, which is not installed, was imported" if missing else f"{name} failed"
+    asked = f"{name} {what}"
     return explain_error(asked, f"the device here is {device}, and {name} computes by CUDA itself", note)
 
 
