@@ -71,6 +71,7 @@ def _neighbours() -> Iterator[str]:
         yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
     yield ""
     yield "Normalisations with half-precision weights run in float32 under autocast on the CPU, as under CUDA's."
+    yield "On a host without an accelerator `torch.accelerator` answers as `torch.cuda` does, and calls itself `cuda`."
     yield "Names of `torch.cuda` that the target's own module lacks (`torch.mps.current_device`) are there as well."
 
 

@@ -20,6 +20,7 @@ import torch
 from torchdevice import compat
 from torchdevice.compat import RealDevice
 from torchdevice.cuda import (
+    agnostic,
     device,
     failures,
     graphs,
@@ -231,6 +232,8 @@ class Masquerades:
                 self.skips += masquerade.skips
                 if kind == "cuda":
                     made += _completed(getattr(torch, host.type), made)
+                    if host.type == "cpu":
+                        made += agnostic.replacements(masquerade.shadow.globals["torch.cuda"], self.register)
         if host.type != "cuda":
             made += neighbours.replacements(neighbours.NEIGHBOURS, self.register, resolve_path)
             for each in made:
