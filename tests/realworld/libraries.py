@@ -29,7 +29,7 @@ PROGRAMS = (
     Program("transformers_gpt2", ("transformers",)),
     Program("transformers_llama", ("transformers",)),
     Program("transformers_mistral", ("transformers",), tolerance=1e-2),
-    Program("transformers_t5", ("transformers",)),
+    Program("transformers_t5", ("transformers",), on_cpu=(("cuda(non_blocking=True)", "cpu()"), ("cuda", "cpu"))),
     Program("transformers_bert", ("transformers",), tolerance=2e-2),
     Program("transformers_vit", ("transformers",), tolerance=2e-3),
     Program("transformers_clip", ("transformers",)),
@@ -41,7 +41,12 @@ PROGRAMS = (
     Program(
         "accelerate_launch",
         ("accelerate",),
-        on_cpu=(("--multi_gpu", "--cpu"),),
+        on_cpu=(
+            *ON_CPU,
+            ("accelerate.commands.launch", "torch.distributed.run"),  # what it starts; it has no launcher for CPUs
+            ("--num_processes", "--nproc-per-node"),
+            ("--multi_gpu", "--standalone"),
+        ),
         gpus=2,
         launch=("-m", "accelerate.commands.launch", "--num_processes", "2", "--multi_gpu"),
     ),
@@ -74,7 +79,7 @@ PROGRAMS = (
     Program(
         "diffusers_cpu_offload",
         DIFFUSERS,
-        on_cpu=(("_offload)()", '_offload)(device="cpu")'), ("torch.cuda.empty_cache()", "")),
+        on_cpu=(("getattr(pipe, offload)()", 'pipe.to("cpu")'), ("torch.cuda.empty_cache()", "")),
     ),
     Program(
         "diffusers_attention_slicing",

@@ -30,7 +30,7 @@ from tests.realworld.modes import Mode
 from tests.realworld.program import Program
 
 RESULTS = Path(__file__).parent / "results.json"
-SECONDS = 180
+SECONDS = 600  # a program takes 5 to 30 on an idle core; a busy machine is not a program that hangs
 RESULT = "RESULT "
 # The line of a traceback that names the exception, or a launcher's or an interpreter's last word.
 _ERROR = re.compile(
@@ -195,6 +195,8 @@ def main() -> None:
     wanted = [mode for mode in modes.MODES if (mode.name in options.mode if options.mode else mode.on_gpu == on_gpu)]
     programs = [table.BY_NAME[name] for name in options.only] if options.only else table.PROGRAMS
     results = Results(options.results)
+    if any(mode.name.startswith("virtual") for mode in wanted):  # a compiler's minutes are not the first program's
+        subprocess.run([sys.executable, "-m", "torchdevice", "virtual", "build"], check=True, stdout=subprocess.DEVNULL)
     with ThreadPoolExecutor(options.jobs) as pool:
         for done in [pool.submit(run_modes, program, wanted, results, options.resume) for program in programs]:
             done.result()

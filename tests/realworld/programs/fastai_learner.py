@@ -21,6 +21,7 @@ learner = Learner(dls, model, loss_func=torch.nn.CrossEntropyLoss(), metrics=acc
 with learner.no_bar(), learner.no_logging():
     learner.fit_one_cycle(3, 1e-2)
 values = [float(loss) for loss in learner.recorder.losses] + [float(v) for v in learner.recorder.values[-1]]
+steps = len(learner.recorder.losses)
 learner = learner.to_fp32()
 with learner.no_bar(), learner.no_logging():
     predictions, targets = learner.get_preds()
@@ -28,4 +29,4 @@ values += predictions[:2].flatten().tolist()
 learner.save("weights")
 learner.load("weights")
 devices = sorted({str(p.device) for p in learner.model.parameters()})
-print("RESULT", json.dumps({"steps": len(learner.recorder.losses), "devices": devices, "values": values}))
+print("RESULT", json.dumps({"steps": steps, "devices": devices, "values": values}))

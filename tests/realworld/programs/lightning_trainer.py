@@ -36,7 +36,7 @@ class Regression(L.LightningModule):
 
 L.seed_everything(0, verbose=False)
 inputs = torch.randn(32, 8)
-loader = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=8)
+loader = DataLoader(TensorDataset(inputs, inputs.mean(1, keepdim=True)), batch_size=8)
 options = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "default_root_dir": "."}
 model = Regression()
 trainer = L.Trainer(accelerator="gpu", devices=1, precision="16-mixed", max_epochs=2, gradient_clip_val=1.0, **options)

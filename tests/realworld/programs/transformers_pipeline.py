@@ -51,20 +51,20 @@ sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 bert = BertConfig(vocab_size=len(words), max_position_embeddings=32, **sizes)
 gpt = GPT2Config(vocab_size=len(words), n_positions=64, n_embd=32, n_layer=2, n_head=2, bos_token_id=2, eos_token_id=3)
 
-classify = pipeline("text-classification", model=BertForSequenceClassification(bert), tokenizer=tokenizer, device=0)
+classifier, masked, writer = BertForSequenceClassification(bert), BertForMaskedLM(bert), GPT2LMHeadModel(gpt)
+
+classify = pipeline("text-classification", model=classifier, tokenizer=tokenizer, device=0)
 said = classify(["the film was good", "the film was bad and long", "i saw it"], batch_size=2, top_k=None)
 scores = [label["score"] for row in said for label in sorted(row, key=lambda label: label["label"])]
 
-fill = pipeline("fill-mask", model=BertForMaskedLM(bert), tokenizer=tokenizer, device="cuda")
+fill = pipeline("fill-mask", model=masked, tokenizer=tokenizer, device="cuda")
 scores += [guess["score"] for guess in fill("the [MASK] was good", top_k=3)]
 
-write = pipeline("text-generation", model=GPT2LMHeadModel(gpt), tokenizer=tokenizer, device="cuda")
+write = pipeline("text-generation", model=writer, tokenizer=tokenizer, device="cuda")
 text = write("the film", max_new_tokens=8, do_sample=False)[0]["generated_text"]
 scores += [float(token) for token in tokenizer(text)["input_ids"]]
 
-features = pipeline(
-    "feature-extraction", model=BertForMaskedLM(bert).bert, tokenizer=tokenizer, device=torch.device("cuda")
-)
+features = pipeline("feature-extraction", model=masked.bert, tokenizer=tokenizer, device=torch.device("cuda"))
 scores += [value for row in features("it was long")[0] for value in row[:2]]
 
 devices = sorted({str(p.device) for pipe in (classify, fill, write, features) for p in pipe.model.parameters()})
