@@ -6,12 +6,12 @@ import platform
 from pathlib import Path
 
 from tests.realworld import modes, table
+from tests.realworld.modes import Mode
 from tests.realworld.program import Program
 from tests.realworld.runner import RESULTS, Results, Row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "realworld.md"
-SHOWN = [mode for mode in modes.MODES if mode.judged_by or mode.on_gpu]  # without the one for the CPU: it is the judge
-OURS = [mode for mode in SHOWN if mode.run is not None]
+JUDGE = "reference"
 LONGEST = 90
 
 HEAD = """# Programs that we did not write
@@ -34,10 +34,16 @@ cannot work (a CUDA extension) passes if it ends in the one error that says so.
 | the same, `--policy portable` | values equal those of the program as written, on that GPU |
 
 With the default policy random numbers come from the GPU, so only `portable` can be compared there to the last digit.
-The torchvision of the package index is built for CUDA; beside a CPU build of torch it is installed with `--no-deps` and
-its operators `nms` and `qnms` are declared before it is imported (`tests/realworld/prelude`).
+The torchvision of the package index is built for CUDA: beside a CPU build of torch it cannot be imported, unless its
+operators `nms` and `qnms` are declared first, which a `sitecustomize` does for every mode (`tests/realworld/prelude`).
 What fails, and why: [limits.md](limits.md).
 """
+
+
+def _shown(results: Results) -> list[Mode]:
+    """The modes that were measured, but for the one that judges the others."""
+    measured = {mode for _, mode in results.rows}
+    return [mode for mode in modes.MODES if mode.name in measured and mode.name != JUDGE]
 
 
 def main() -> None:
@@ -52,11 +58,12 @@ def main() -> None:
 
 def _totals(results: Results) -> str:
     lines = ["## Totals\n", "| mode | passed | of | share |", "| --- | --- | --- | --- |"]
-    for mode in SHOWN:
+    for mode in _shown(results):
         rows = [row for program in table.PROGRAMS if (row := results.rows.get((program.name, mode.name)))]
         tried = [row for row in rows if row["status"] != "missing"]
         lines.append(_share(mode.title, sum(row["status"] == "passed" for row in tried), len(tried)))
-    anywhere = sum(any(_passed(results, program, mode.name) for mode in OURS) for program in table.PROGRAMS)
+    ours = [mode.name for mode in _shown(results) if mode.run is not None]
+    anywhere = sum(any(_passed(results, program, name) for name in ours) for program in table.PROGRAMS)
     lines.append(_share("at least one mode of ours", anywhere, len(table.PROGRAMS)))
     return "\n".join([*lines, ""])
 
@@ -72,14 +79,14 @@ def _passed(results: Results, program: Program, mode: str) -> bool:
 
 def _programs(results: Results) -> str:
     python = f"Python {platform.python_version()}"
-    titles = [mode.title for mode in SHOWN]
+    shown = _shown(results)
     lines = [
         f"## The programs\n\n{python}; the versions are those of the machine without a GPU.\n",
-        f"| program | packages | what it exercises | {' | '.join(titles)} |",
-        f"| --- | --- | --- |{' --- |' * len(SHOWN)}",
+        f"| program | packages | what it exercises | {' | '.join(mode.title for mode in shown)} |",
+        f"| --- | --- | --- |{' --- |' * len(shown)}",
     ]
     for program in table.PROGRAMS:
-        rows = [results.rows.get((program.name, mode.name)) for mode in SHOWN]
+        rows = [results.rows.get((program.name, mode.name)) for mode in shown]
         versions = next((row["versions"] for row in rows if row), {})
         packages = ", ".join(f"{name} {versions.get(name, '?')}" for name in program.packages or ("torch",))
         link = f"[{program.name}](../tests/realworld/programs/{program.name}.py)"

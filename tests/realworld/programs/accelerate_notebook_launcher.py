@@ -1,4 +1,4 @@
-"""notebook_launcher(num_processes=2): forked ranks on two GPUs, mixed precision, as in a notebook cell."""
+"""notebook_launcher(num_processes=2): forked ranks on two GPUs, as in a notebook cell."""
 
 import json
 
