@@ -197,11 +197,14 @@ def _without_collection() -> Iterator[None]:
 
 def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
     """Names of torch.cuda that the target's own module lacks: code that was told `getattr(torch, x.device.type)`."""
-    return [
+    made = [
         Replacement(f"{module.__name__}.{each.name}", module, each.name, each.value)
         for each in cuda
         if each.owner is torch.cuda and not each.name.startswith("_") and not hasattr(module, each.name)
     ]
+    if module is not torch.cpu and not hasattr(module, compat.INITIALIZED):
+        made.append(Replacement(f"{module.__name__}.{compat.INITIALIZED}", module, compat.INITIALIZED, True))
+    return made
 
 
 class Masquerades:
