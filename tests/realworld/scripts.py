@@ -50,6 +50,35 @@ def _text(*replacements: Replacements) -> Replacements:
     return (*(pair for pairs in replacements for pair in pairs), *CPU)
 
 
+# Trainers of transformers choose the device themselves; half precision is torch's on both.
+_USE_CPU = (("    fp16=True,\n", "    fp16=True,\n    use_cpu=True,\n"),)
+
+LIBRARIES = (
+    Program("peft_lora", ("peft", "transformers"), tolerance=1e-2),
+    Program("trl_sft", ("trl", "peft", "datasets"), on_cpu=_text(_USE_CPU), tolerance=1e-2),
+    Program(
+        "sentence_transformers_train",
+        ("sentence-transformers", "datasets"),
+        on_cpu=_text(_USE_CPU),
+        tolerance=1e-2,
+    ),
+    Program("torchmetrics_on_cuda", ("torchmetrics",)),
+    Program("einops_layers", ("einops",)),
+    Program("x_transformers_enwik8", ("x-transformers",)),
+    Program("vit_pytorch_train", ("vit-pytorch",), on_cpu=_text(_SEEDS), tolerance=1e-2),
+    Program("denoising_diffusion", ("denoising-diffusion-pytorch",), on_cpu=_text(_SEEDS)),
+    Program("whisper_transcribe", ("openai-whisper",), on_cpu=_text((("fp16=True", "fp16=False"), (".half()", "")))),
+    Program("geometric_gnn", ("torch-geometric",)),
+    Program("metric_learning", ("pytorch-metric-learning",)),
+    Program("stable_baselines", ("stable-baselines3",)),
+    Program("gpytorch_regression", ("gpytorch",), tolerance=1e-3),
+    Program("botorch_optimization", ("botorch",), tolerance=1e-3),
+    Program("captum_attribution", ("captum",), on_cpu=_text((("cuda:0", "cpu"),))),
+    Program("kornia_vision", ("kornia",)),
+    Program("segmentation_models", ("segmentation-models-pytorch", "timm")),
+    Program("timm_train", ("timm",), on_cpu=_text(((".cuda(non_blocking=True)", ""),)), tolerance=1e-2),
+)
+
 CLASSIC = (
     Program(
         "imagenet_trainer",
@@ -119,6 +148,7 @@ CLASSIC = (
         "gradient_checkpointing",
         ("numpy",),
         fast=True,
+        tolerance=2e-3,  # bfloat16: CUDA's autocast and the CPU's choose other operators
         on_cpu=_text(
             _SEEDS,
             _MEMORY,
@@ -146,9 +176,10 @@ NEGATIVE = (
     Program("negative_cuda_extension", refusal="Hint:"),
     Program("negative_triton_kernel", refusal="Hint:"),
     Program("negative_flash_attn", refusal="Hint:"),
-    Program("negative_bitsandbytes", ("bitsandbytes", "numpy"), refusal="Hint:"),
+    # Eight bits: the CPU's kernel and the one in plain torch round in their own ways.
+    Program("negative_bitsandbytes", ("bitsandbytes", "numpy"), refusal="Hint:", tolerance=0.1),
 )
 
-PROGRAMS: tuple[Program, ...] = (*CLASSIC, *NEGATIVE)
+PROGRAMS: tuple[Program, ...] = (*LIBRARIES, *CLASSIC, *NEGATIVE)
 # Packages that do not install beside the torch of constraints.txt, and why.
 UNAVAILABLE: dict[str, str] = {}
