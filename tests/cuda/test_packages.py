@@ -30,7 +30,7 @@ def test_every_package_that_gets_the_truth_has_a_row() -> None:
 def test_a_missing_package_and_one_that_failed_are_explained(name: str) -> None:
     for module in (name, f"{name}.kernels"):
         missing = hint(ModuleNotFoundError(f"No module named '{module}'", name=module), "cpu")
-        assert missing.startswith(f"{name} was imported, and is not installed; the device here is cpu")
+        assert missing.startswith(f"{name} was imported, and is not available; the device here is cpu")
         failed = hint(raised_in(module, RuntimeError("no driver")), "mps")
         assert failed.startswith(f"{name} failed; the device here is mps")
         assert missing.endswith(f"\nHint: {PACKAGES[name]}")

@@ -47,7 +47,7 @@ def package(name: str) -> tuple[str, str] | None:
 def hint(error: BaseException, device: str) -> str:
     """What to do about an error that such a package raised, or that says that it is missing; empty for any other."""
     if isinstance(error, ModuleNotFoundError):
-        found, what = package(error.name or ""), "was imported, and is not installed"
+        found, what = package(error.name or ""), "was imported, and is not available"
     else:
         found, what = package(_raiser(error)), "failed"
     if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -58,8 +59,15 @@ def _no_toolkit(*paths: str) -> str:
     )
 
 
+def _hide_triton() -> None:
+    """Nobody who asks finds it: libraries that have a path beside it take that one."""
+    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
+
+
 def install(kind: str) -> None:
     _inductor(kind)
+    if kind != "mps":
+        _hide_triton()
     torch._C._jit_override_can_fuse_on_gpu(False)
     if kind == "cuda":
         after_import("torch.utils.cpp_extension", _hide_toolkit)
