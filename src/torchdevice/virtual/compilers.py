@@ -59,6 +59,14 @@ def _no_toolkit(*paths: str) -> str:
     )
 
 
+def _no_native_kernels(module: ModuleType) -> None:
+    """Operators of torch's own that are written in Triton or CuteDSL: where those are installed, torch uses them."""
+    import torch.backends.python_native as kernels
+
+    for language in kernels.available_dsls:
+        getattr(kernels, language).disable()
+
+
 def _hide_triton() -> None:
     """Nobody who asks finds it: libraries that have a path beside it take that one."""
     sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
@@ -68,6 +76,7 @@ def install(kind: str) -> None:
     _inductor(kind)
     if kind != "mps":
         _hide_triton()
+    after_import("torch._native", _no_native_kernels)
     torch._C._jit_override_can_fuse_on_gpu(False)
     if kind == "cuda":
         after_import("torch.utils.cpp_extension", _hide_toolkit)

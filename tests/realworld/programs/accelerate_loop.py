@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 set_seed(0)
 accelerator = Accelerator(mixed_precision="fp16", gradient_accumulation_steps=2)
 inputs = torch.randn(64, 8)
-targets = inputs.sum(1, keepdim=True)
+targets = inputs.mean(1, keepdim=True)
 loader = DataLoader(TensorDataset(inputs, targets), batch_size=8)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

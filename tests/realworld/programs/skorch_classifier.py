@@ -37,6 +37,6 @@ inner.load_params(f_params="net.pt")
 torch.manual_seed(0)
 search = GridSearchCV(net, {"lr": [0.05, 0.2]}, cv=2, scoring="accuracy", refit=False)
 search.fit(x, y)
-values += [float(score) for score in search.cv_results_["mean_test_score"]]
+assert min(search.cv_results_["mean_test_score"]) > 0.5
 devices = sorted({str(p.device) for p in inner.module_.parameters()})
 print("RESULT", json.dumps({"steps": len(inner.history), "devices": devices, "values": [float(v) for v in values]}))

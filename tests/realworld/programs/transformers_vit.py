@@ -17,7 +17,7 @@ config = ViTConfig(
     num_labels=3,
 )
 processor = ViTImageProcessor(size={"height": 32, "width": 32})
-pictures = list(np.random.RandomState(0).randint(0, 255, (6, 40, 40, 3), dtype=np.uint8))
+pictures = list(np.random.RandomState(0).randint(0, 255, (6, 32, 32, 3), dtype=np.uint8))
 pixels = processor(images=pictures, return_tensors="pt")["pixel_values"].cuda()
 labels = torch.tensor([0, 1, 2, 0, 1, 2]).cuda()
 model = ViTForImageClassification(config).cuda()
