@@ -108,6 +108,8 @@ ON_THE_ACCELERATOR: dict[str, Callable[[], Any]] = {
     "stft": lambda: torch.stft(torch.randn(100), 16, return_complex=True, window=torch.hann_window(16)).real,
     "generator": lambda: torch.randn(2, generator=torch.Generator().manual_seed(0)),
     "cpu generator": lambda: torch.randn(2, generator=in_cpu_override(lambda: torch.Generator("cpu"))),
+    "default generator": lambda: torch.randn(2, generator=torch.manual_seed(0), device="cpu"),
+    "default generator, device": lambda: torch.randn(2, generator=torch.manual_seed(0), device=torch.device("cpu")),
     "indexing": lambda: torch.zeros(3)[torch.tensor([True, False, True])],
     "cat": lambda: torch.cat([torch.zeros(2), torch.zeros(2, device="cpu")]),
     "new": lambda: torch.zeros(2).new_tensor([1.0]),

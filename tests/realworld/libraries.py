@@ -19,6 +19,7 @@ GPU: Replacements = (
     ("devices=[0]", "devices=1"),
     ("16-mixed", "bf16-mixed"),
 )
+NO_CACHE: Replacements = (("torch.cuda.empty_cache()", ""),)
 MPS_GPU: Replacements = (('accelerator="gpu"', 'accelerator="mps"'),)
 
 PROGRAMS = (
@@ -76,10 +77,9 @@ PROGRAMS = (
     ),
     Program("diffusers_ddpm", DIFFUSERS, on_cpu=(*ON_CPU, ("fp16", "no"), ("cuda", "cpu")), tolerance=5e-3),
     Program("diffusers_stable_diffusion", DIFFUSERS, tolerance=2e-2),
+    Program("diffusers_cpu_offload", DIFFUSERS, on_cpu=(("pipe.enable_model_cpu_offload()", ""), *NO_CACHE)),
     Program(
-        "diffusers_cpu_offload",
-        DIFFUSERS,
-        on_cpu=(("getattr(pipe, offload)()", 'pipe.to("cpu")'), ("torch.cuda.empty_cache()", "")),
+        "diffusers_sequential_offload", DIFFUSERS, on_cpu=(("pipe.enable_sequential_cpu_offload()", ""), *NO_CACHE)
     ),
     Program(
         "diffusers_attention_slicing",
