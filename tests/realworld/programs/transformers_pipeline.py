@@ -51,7 +51,9 @@ sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 bert = BertConfig(vocab_size=len(words), max_position_embeddings=32, **sizes)
 gpt = GPT2Config(vocab_size=len(words), n_positions=64, n_embd=32, n_layer=2, n_head=2, bos_token_id=2, eos_token_id=3)
 
-classifier, masked, writer = BertForSequenceClassification(bert), BertForMaskedLM(bert), GPT2LMHeadModel(gpt)
+classifier = BertForSequenceClassification(bert).eval()
+masked = BertForMaskedLM(bert).eval()
+writer = GPT2LMHeadModel(gpt).eval()
 
 classify = pipeline("text-classification", model=classifier, tokenizer=tokenizer, device=0)
 said = classify(["the film was good", "the film was bad and long", "i saw it"], batch_size=2, top_k=None)
