@@ -167,8 +167,8 @@ class Results:
 def run_modes(program: Program, wanted: Sequence[Mode], results: Results, resume: bool) -> None:
     """One program in the wanted modes, after the one that judges them."""
     for mode in wanted:
-        if resume and results.fresh(program, mode.name):
-            continue
+        if (resume and results.fresh(program, mode.name)) or (program.refusal and not mode.judged_by):
+            continue  # nothing judges by what cannot work
         judge = mode.judged_by
         if judge and judge != mode.name and results.fresh(program, judge) is None:
             _add(run(program, modes.BY_NAME[judge]), results)
@@ -201,7 +201,7 @@ def main() -> None:
         for done in [pool.submit(run_modes, program, wanted, results, options.resume) for program in programs]:
             done.result()
     for mode in wanted:
-        rows = [results.rows[program.name, mode.name] for program in programs]
+        rows = [row for program in programs if (row := results.rows.get((program.name, mode.name)))]
         print(f"{mode.name}: {sum(row['status'] == 'passed' for row in rows)} of {len(rows)} passed", file=sys.stderr)
 
 
