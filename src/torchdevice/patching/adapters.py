@@ -98,7 +98,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
                 return sampled_elsewhere(refusal, args, kwargs)
             return narrowed(refusal, original, args, kwargs, path, translator)
 
-    def sampled_elsewhere(refusal: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def sampled_elsewhere(refusal: TypeError | RuntimeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A CPU generator and a device that was the CPU in the program's text: sampled there, then moved."""
         where, device = kwargs["generator"].device, kwargs.get("device")
         if device is None or kwargs.get("out") is not None or RealDevice(device).type == where.type:
