@@ -304,3 +304,15 @@ def test_checkpointing_draws_the_same_numbers_again(reentrant: bool) -> None:
     y = checkpoint(nn.functional.dropout, x, 0.5, use_reentrant=reentrant)
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
+
+
+@pytest.mark.parametrize("policy", ["accelerate", "portable"])
+def test_a_default_type_of_the_cpu_takes_the_other_back(policy: str) -> None:
+    with torchdevice.redirect(policy=policy):
+        made = with_default_type("torch.cuda.FloatTensor", lambda: torch.zeros(1))
+        after = torch.zeros(1)
+    assert made.device.type == TARGET
+    assert after.device.type == (TARGET if policy == "accelerate" else "cpu")
+    assert torch.zeros(1).dtype == torch.float32
+    with torchdevice.suspended():
+        assert torch.zeros(1).device.type == "cpu"

@@ -120,24 +120,32 @@ def _asked_legacy(asked: Any) -> LegacyType | None:
 
 
 def default_tensor_type(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.set_default_tensor_type`: a type of the target is torch's business; else a dtype and a default device."""
+    """`torch.set_default_tensor_type`: a type of the target is torch's business; else a dtype and a default device.
+
+    A type of the CPU takes back what an earlier call has set; tensors without a device go where the policy says.
+    """
+    moved = False
 
     def set_default_tensor_type(t: Any) -> None:
+        nonlocal moved
         read = _asked_legacy(t) if translator.in_force else None
-        if read is None:
-            original(_original(t))
-            return
         # torch would find the stand-in under the name.
-        kind = _original(resolve_name(t) if isinstance(t, str) else t)
-        given = translator.translate(read.device or "cpu", path)
-        wanted = given if isinstance(given, RealDevice) else RealDevice(given)
-        if wanted.type == (read.device or "cpu"):
+        kind = _original(resolve_name(t) if isinstance(t, str) and read is not None else t)
+        if moved and read is not None:
+            torch.set_default_device(None)
+            moved = False
+        if read is None or read.device is None:
             original(kind)
-        elif wanted.type == "cpu" or translator.fills:  # where tensors without a device go anyway
-            torch.set_default_dtype(read.dtype)
-        else:
-            torch.set_default_dtype(read.dtype)
+            return
+        given = translator.translate(read.device, path)
+        wanted = given if isinstance(given, RealDevice) else RealDevice(given)
+        if wanted.type == read.device:
+            original(kind)
+            return
+        torch.set_default_dtype(read.dtype)
+        if wanted.type != "cpu" and not translator.fills:  # where they go anyway
             torch.set_default_device(wanted)
+            moved = True
 
     return dress(set_default_tensor_type, original, path)
 
