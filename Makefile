@@ -33,10 +33,12 @@ unit: $(VENV)/.installed
 test-cuda:
 	PYTHONPATH=src $(PYTHON) -m pytest -m accelerated tests
 
-# Libraries from the package index, driven on the device that is here (installs a gigabyte).
+# Programs that we did not write, in every mode that this machine has (installs two gigabytes; most of an hour); writes
+# docs/realworld.md. `make realworld RESUME=--resume` runs what has no verdict yet.
 realworld: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[realworld]'
-	$(BIN)/python -m pytest -m realworld tests
+	$(BIN)/python -m tests.realworld.runner $(RESUME)
+	$(BIN)/python -m tests.realworld.report
 
 bench: $(VENV)/.installed
 	-$(BIN)/torchdevice bench --json benchmarks/results/cpu.json

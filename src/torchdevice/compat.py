@@ -279,6 +279,10 @@ def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compiler.assume_constant_result(function)
 
 
+# torch.utils.checkpoint keeps the random state of a device only if its module says so, and torch.mps does not: dropout
+# in the second forward would draw other numbers. Expiry: a `torch.mps` that has it, or a checkpoint that does not ask.
+INITIALIZED = "_initialized"
+
 # Operators can be watched only through a mode of torch's private module. Expiry: a public dispatch mode.
 DispatchMode = _dispatch.TorchDispatchMode
 MpsEvent = torch.mps.event.Event

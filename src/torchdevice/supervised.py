@@ -19,8 +19,9 @@ from multiprocessing import util
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from torchdevice import __version__, frames
+from torchdevice import __version__, frames, virtual
 from torchdevice.config import PROFILE, switched_on
+from torchdevice.cuda.packages import hinting
 from torchdevice.errors import ConfigError, TorchDeviceWarning
 from torchdevice.reporting import spool
 from torchdevice.reporting.collect import Context, Report
@@ -89,6 +90,9 @@ class Supervision:
             },
         )
         frames.hide()
+        device = f"a virtual {status.target}" if virtual.installed() is not None else status.target
+        if device not in (None, "cuda"):
+            sys.excepthook = hinting(sys.excepthook, device)
         self._end_with_the_process()
         # In a child, multiprocessing forgets the finalizers; a child by `os.fork` has those of its parent.
         util.register_after_fork(self, Supervision._end_with_the_process)

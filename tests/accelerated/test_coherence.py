@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn.utils import rnn
 from torch.utils import data
+from torch.utils.checkpoint import checkpoint
 
 import torchdevice
 
@@ -48,6 +49,18 @@ def in_cpu_override(make: Callable[[], Any]) -> Any:
         return make()
 
 
+def with_default_type(name: str, make: Callable[[], Any]) -> Any:
+    torch.set_default_tensor_type(name)
+    try:
+        return make()
+    finally:
+        torch.set_default_tensor_type("torch.FloatTensor")
+
+
+class Own(torch.Tensor):
+    """A class of the user's: made by torch's own `__new__`."""
+
+
 ON_THE_ACCELERATOR: dict[str, Callable[[], Any]] = {
     "randn": lambda: torch.randn(2),
     "tensor": lambda: torch.tensor([1.0]),
@@ -64,6 +77,14 @@ ON_THE_ACCELERATOR: dict[str, Callable[[], Any]] = {
     "frombuffer": lambda: torch.frombuffer(bytearray(8), dtype=torch.float32),
     "legacy": lambda: torch.FloatTensor([1.0]),
     "legacy cuda": lambda: torch.cuda.FloatTensor([1.0]),
+    "default type": lambda: torch.Tensor([1.0]),
+    "default type of a size": lambda: torch.Tensor(2, 3),
+    "default type of numpy": lambda: torch.Tensor(np.ones(2)),
+    "default type of nothing": lambda: torch.Tensor(),
+    "default type of a tensor": lambda: torch.Tensor(torch.ones(2)),
+    "default type as a parameter": lambda: nn.Parameter(torch.Tensor(2, 2)),
+    "default type set": lambda: with_default_type("torch.cuda.FloatTensor", lambda: torch.Tensor([1.0])),
+    "subclass": lambda: Own(torch.ones(2)),
     "device cpu": lambda: torch.randn(2, device="cpu"),
     "device cpu:0": lambda: torch.randn(2, device="cpu:0"),
     "device object": lambda: torch.randn(2, device=torch.device("cpu")),
@@ -87,6 +108,8 @@ ON_THE_ACCELERATOR: dict[str, Callable[[], Any]] = {
     "stft": lambda: torch.stft(torch.randn(100), 16, return_complex=True, window=torch.hann_window(16)).real,
     "generator": lambda: torch.randn(2, generator=torch.Generator().manual_seed(0)),
     "cpu generator": lambda: torch.randn(2, generator=in_cpu_override(lambda: torch.Generator("cpu"))),
+    "default generator": lambda: torch.randn(2, generator=torch.manual_seed(0), device="cpu"),
+    "default generator, device": lambda: torch.randn(2, generator=torch.manual_seed(0), device=torch.device("cpu")),
     "indexing": lambda: torch.zeros(3)[torch.tensor([True, False, True])],
     "cat": lambda: torch.cat([torch.zeros(2), torch.zeros(2, device="cpu")]),
     "new": lambda: torch.zeros(2).new_tensor([1.0]),
@@ -273,3 +296,23 @@ def test_accelerator_functions_take_devices_that_are_not_here() -> None:
         torch.accelerator.synchronize(absent)
         torch.accelerator.set_device_index(absent)
         assert torch.accelerator.current_stream(absent).device.type == TARGET
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing_draws_the_same_numbers_again(reentrant: bool) -> None:
+    x = torch.ones(64, device="cuda", requires_grad=True)
+    y = checkpoint(nn.functional.dropout, x, 0.5, use_reentrant=reentrant)
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+
+
+@pytest.mark.parametrize("policy", ["accelerate", "portable"])
+def test_a_default_type_of_the_cpu_takes_the_other_back(policy: str) -> None:
+    with torchdevice.redirect(policy=policy):
+        made = with_default_type("torch.cuda.FloatTensor", lambda: torch.zeros(1))
+        after = torch.zeros(1)
+    assert made.device.type == TARGET
+    assert after.device.type == (TARGET if policy == "accelerate" else "cpu")
+    assert torch.zeros(1).dtype == torch.float32
+    with torchdevice.suspended():
+        assert torch.zeros(1).device.type == "cpu"

@@ -38,8 +38,8 @@ def test_a_build_for_cuda_without_a_driver_has_no_accelerator(monkeypatch: pytes
     """Such a torch names cuda as its accelerator: asked for its module, it must not get that of the CPU."""
     monkeypatch.setattr(torch._C, "_accelerator_getAccelerator", lambda: RealDevice("cuda"))
     assert torch.get_device_module("cuda") is torch.cpu
-    assert not torch.accelerator.is_available()
-    assert torch.accelerator.current_accelerator(check_available=True) is None
+    assert not torchdevice.original("torch.accelerator.is_available")()
+    assert torchdevice.original("torch.accelerator.current_accelerator")(check_available=True) is None
 
 
 def test_packages_with_cuda_only_code_get_the_truth(tmp_path: Path) -> None:

@@ -98,6 +98,46 @@ def test_memory_limit_raises_out_of_memory() -> None:
 
 
 @on("cuda")
+def test_dropout_draws_from_the_device() -> None:
+    """Its schema has no generator, so the kernel cannot be told where to draw."""
+    on_cpu, on_cuda = torch.ones(64), torch.ones(64, device="cuda")
+    torch.manual_seed(0)
+    expected = [torch.rand(3), nn.functional.dropout(on_cpu), torch.rand(3)]
+    torch.manual_seed(0)
+    untouched = torch.rand(3)
+    torch.manual_seed(0)
+    state = torch.cuda.get_rng_state()
+    for _ in range(2):
+        torch.cuda.set_rng_state(state)
+        drawn = [torch.rand(3, device="cuda"), nn.functional.dropout(on_cuda), torch.rand(3, device="cuda")]
+        assert all(torch.equal(a, b.cpu()) for a, b in zip(expected, drawn, strict=True))
+    assert torch.equal(torch.rand(3), untouched)
+
+
+@on("cuda")
+def test_a_machine_without_memory_is_a_device_without_memory() -> None:
+    for fail in (
+        lambda: torch.empty(1 << 50, device="cuda"),
+        lambda: torch.ones(1, device="cuda").expand(1 << 50) + 1,
+        lambda: torch.ones(1, device="cuda").expand(1 << 50).clone(),
+        lambda: torch.UntypedStorage(1 << 52, device="cuda"),
+    ):
+        with pytest.raises(torch.cuda.OutOfMemoryError, match=r"CUDA out of memory\. Tried to allocate 4194304.00 GiB"):
+            fail()
+    assert torch.cuda.memory_stats()["num_ooms"] == 4
+    with pytest.raises(RuntimeError, match="size") as other:
+        torch.ones(2, device="cuda") + torch.ones(3, device="cuda")
+    assert not isinstance(other.value, torch.OutOfMemoryError)
+
+
+@on("mps")
+def test_a_mac_without_memory_says_so_in_its_words() -> None:
+    with pytest.raises(RuntimeError, match="MPS backend out of memory") as raised:
+        torch.empty(1 << 50, device="mps")
+    assert not isinstance(raised.value, torch.OutOfMemoryError)
+
+
+@on("cuda")
 def test_training_leaves_no_memory_behind() -> None:
     net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).cuda()
     optim = torch.optim.Adam(net.parameters())
@@ -171,8 +211,12 @@ def test_legacy_tensor_types() -> None:
     torch.set_default_tensor_type("torch.cuda.HalfTensor")
     assert torch.ones(1).dtype == torch.float16
     assert torch.tensor([1.0]).is_cuda
+    assert torch.Tensor([1.0]).is_cuda
+    assert torch.Tensor(2, 3).dtype == torch.float16
+    assert torch.compile(lambda x: torch.Tensor(x), backend="eager")(t).is_cuda
     torch.set_default_tensor_type(torch.FloatTensor)
     assert not torch.ones(1).is_cuda
+    assert not torch.Tensor([1.0]).is_cuda
 
 
 @on("mps")

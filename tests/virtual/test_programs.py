@@ -193,3 +193,15 @@ def test_threads_forks_and_loaders() -> None:
         for (x,) in loader:
             assert x.is_pinned()
             assert x.to("cuda", non_blocking=True).is_cuda
+
+
+@on("cuda")
+def test_kernels_that_torch_has_in_triton_are_switched_off() -> None:
+    """With Triton installed, torch multiplies outer products by a kernel that needs the real thing."""
+    if not hasattr(torch, "_native"):
+        pytest.skip(f"torch {torch.__version__} has no such kernels")
+    import torch.backends.python_native as kernels
+
+    assert all(kernels.is_dsl_disabled(language) for language in kernels.available_dsls)
+    a, b = torch.ones(2, 3, 1, device="cuda"), torch.ones(2, 1, 4, device="cuda")
+    assert torch.bmm(a, b).sum().item() == 24

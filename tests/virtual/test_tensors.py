@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.virtual.harness import on
+from tests.virtual.harness import on, run_python
 
 
 @on("cuda:2")
@@ -131,3 +131,23 @@ def test_layouts_that_mps_lacks_raise_its_errors() -> None:
         torch.eye(3).to_sparse_csr().to("mps")
     with pytest.raises(RuntimeError, match="NestedTensorImpl storage must be"):
         torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device="mps")
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_attention_takes_masks_of_booleans(device: str) -> None:
+    done = run_python("-c", ATTENTION, env={"TORCHDEVICE_VIRTUAL": device})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+ATTENTION = """
+import torch
+torch.manual_seed(0)
+query, key, value = torch.randn(3, 2, 2, 5, 8)
+mask = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
+mask[1, :, :, 0] = False  # padding on the left: the first row of the second is masked altogether
+device = torch.accelerator.current_accelerator()
+attend = torch.nn.functional.scaled_dot_product_attention
+expected = attend(query, key, value, attn_mask=mask)
+found = attend(query.to(device), key.to(device), value.to(device), attn_mask=mask.to(device))
+torch.testing.assert_close(found.cpu(), expected)
+"""

@@ -12,6 +12,7 @@ from torchdevice.catalog.entries import Entry, build
 from torchdevice.catalog.store import load_notes, load_results
 from torchdevice.catalog.surface import Surface, read_surface
 from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRANSLATED, UNSUPPORTED, Patched, Tables
+from torchdevice.cuda import agnostic
 from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
 from torchdevice.cuda.surface import ANSWERS, SURFACE, Kind
 from torchdevice.fallback.mlx import executor as mlx
@@ -95,7 +96,8 @@ def _answers() -> dict[str, tuple[str, str]]:
         for space, table in SURFACE.items()
         for row in table
     }
-    return rows | {row.path: (KINDS[row.kind], row.answer) for row in (*NEIGHBOURS, *BUILDERS)}
+    rows |= {row.path: (KINDS[row.kind], row.answer) for row in (*NEIGHBOURS, *BUILDERS)}
+    return rows | {path: (KINDS[Kind.SIMULATED], answer) for path, answer in agnostic.WORDS.items()}
 
 
 def _kernels() -> dict[str, frozenset[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchdevice.cuda.device import CUDA_VERSION
-from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
+from torchdevice.cuda.neighbours import BUILDERS, INSISTENT, NEIGHBOURS
 from torchdevice.cuda.surface import ANSWERS, SURFACE, TRUTH_PACKAGES, Kind
 
 HEAD = f"""# The masquerade: what `torch.cuda` answers where there is no CUDA
@@ -67,10 +67,11 @@ def _table(kind: str) -> Iterator[str]:
 def _neighbours() -> Iterator[str]:
     yield "\n## Names outside the namespaces\n"
     yield "| name | kind | answer |\n| --- | --- | --- |"
-    for row in (*NEIGHBOURS, *BUILDERS):
+    for row in (*NEIGHBOURS, *BUILDERS, *INSISTENT):
         yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
     yield ""
     yield "Normalisations with half-precision weights run in float32 under autocast on the CPU, as under CUDA's."
+    yield "On a host without an accelerator `torch.accelerator` answers as `torch.cuda` does, and calls itself `cuda`."
     yield "Names of `torch.cuda` that the target's own module lacks (`torch.mps.current_device`) are there as well."
 
 

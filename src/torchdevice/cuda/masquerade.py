@@ -6,6 +6,7 @@ One `Masquerade` per namespace that the host lacks, built once a process; `sessi
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import inspect
 import sys
@@ -19,6 +20,7 @@ import torch
 from torchdevice import compat
 from torchdevice.compat import RealDevice
 from torchdevice.cuda import (
+    agnostic,
     device,
     failures,
     graphs,
@@ -195,11 +197,14 @@ def _without_collection() -> Iterator[None]:
 
 def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
     """Names of torch.cuda that the target's own module lacks: code that was told `getattr(torch, x.device.type)`."""
-    return [
+    made = [
         Replacement(f"{module.__name__}.{each.name}", module, each.name, each.value)
         for each in cuda
         if each.owner is torch.cuda and not each.name.startswith("_") and not hasattr(module, each.name)
     ]
+    if module is not torch.cpu and not hasattr(module, compat.INITIALIZED):
+        made.append(Replacement(f"{module.__name__}.{compat.INITIALIZED}", module, compat.INITIALIZED, True))
+    return made
 
 
 class Masquerades:
@@ -230,6 +235,8 @@ class Masquerades:
                 self.skips += masquerade.skips
                 if kind == "cuda":
                     made += _completed(getattr(torch, host.type), made)
+                    if host.type == "cpu":
+                        made += agnostic.replacements(masquerade.shadow.globals["torch.cuda"], self.register)
         if host.type != "cuda":
             made += neighbours.replacements(neighbours.NEIGHBOURS, self.register, resolve_path)
             for each in made:
@@ -250,12 +257,15 @@ class Masquerades:
             ways_back.append(self.register.translator.ordered.clear)
         ways_back += failures.Failures(self.register, self._targets[host]).watch()
 
-        def guard_builders() -> None:
-            rows = neighbours.replacements(neighbours.BUILDERS, self.register, resolve_path)
-            ways_back.append(apply(rows).undo)
+        def replace(rows: tuple[neighbours.Neighbour, ...]) -> None:
+            made = neighbours.replacements(rows, self.register, resolve_path)
+            ways_back.append(apply(made).undo)
 
-        stop_waiting = compat.when_imported(neighbours.EXTENSIONS, "load_inline", guard_builders)
-        return [lambda: self._go_back(ways_back), stop_waiting]
+        stop_waiting = [
+            compat.when_imported(module, name, functools.partial(replace, rows))
+            for module, name, rows in neighbours.LATER
+        ]
+        return [lambda: self._go_back(ways_back), *stop_waiting]
 
     @staticmethod
     def _go_back(ways: list[Callable[[], object]]) -> None:

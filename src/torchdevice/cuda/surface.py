@@ -257,11 +257,8 @@ SUBMODULES = {
     "xpu": ["memory", "random", "streams", "graphs"],
 }
 
-# Packages, and folders of packages, that get the truth. Told that CUDA is here, the first kind would load kernels that
-# cannot run; Lightning's accelerators insist on a device whose type is "cuda", and without one choose the target's.
+# Packages that get the truth: told that CUDA is here, they would load kernels that cannot run.
 TRUTH_PACKAGES = (
     *("apex", "bitsandbytes", "causal_conv1d", "deepspeed", "flash_attn", "flashinfer", "mamba_ssm", "pynvml"),
     *("tensorrt", "transformer_engine", "triton", "vllm", "xformers"),
-    *("lightning/fabric/accelerators", "lightning/pytorch/accelerators"),
-    *("lightning_fabric/accelerators", "pytorch_lightning/accelerators"),
 )

@@ -94,7 +94,16 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
                 return original(*args, **kwargs)
             return elsewhere(device, args, kwargs)
         except (TypeError, RuntimeError) as refusal:
+            if kwargs.get("generator") is not None and translator.fills and translator.in_force:
+                return sampled_elsewhere(refusal, args, kwargs)
             return narrowed(refusal, original, args, kwargs, path, translator)
+
+    def sampled_elsewhere(refusal: TypeError | RuntimeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A CPU generator and a device that was the CPU in the program's text: sampled there, then moved."""
+        where, device = kwargs["generator"].device, kwargs.get("device")
+        if device is None or kwargs.get("out") is not None or RealDevice(device).type == where.type:
+            return narrowed(refusal, original, args, kwargs, path, translator)
+        return original(*args, **{**kwargs, "device": where}).to(device)
 
     def elsewhere(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if device is None and translator.in_force:

@@ -58,7 +58,7 @@ def apply(replacements: Iterable[Replacement]) -> Applied:
             found = getattr(replacement.owner, replacement.name, None)
             setattr(replacement.owner, replacement.name, replacement.value)
             applied._undo.append((replacement, before))
-            applied.originals[replacement.path] = found
+            applied.originals.setdefault(replacement.path, found)  # a place replaced twice has one original
     except BaseException:
         applied.undo()
         raise

@@ -1,19 +1,23 @@
-"""Legacy tensor types: `torch.cuda.FloatTensor(...)`, `x.type("torch.cuda.FloatTensor")`, `set_default_tensor_type`.
+"""Legacy tensor types: `torch.cuda.FloatTensor(...)`, `x.type("torch.cuda.FloatTensor")`, `set_default_tensor_type`,
+and `torch.Tensor(...)`, which makes a tensor of the default type.
 
 A legacy type is a dtype and a device in one name; here it is taken apart and the device goes through the policy.
 """
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import torch
 
-from torchdevice.compat import RealDevice, legacy_tensor_types
+from torchdevice.compat import RealDevice, RealTensor, legacy_tensor_types
 from torchdevice.patching.adapters import Function, dress
 from torchdevice.patching.narrowing import narrowed
 from torchdevice.patching.standins import StandInType, stand_in
 from torchdevice.patching.translator import Translator
+
+_VIEWED = (RealTensor, torch.UntypedStorage, torch.TypedStorage)
 
 
 class LegacyType(NamedTuple):
@@ -116,24 +120,50 @@ def _asked_legacy(asked: Any) -> LegacyType | None:
 
 
 def default_tensor_type(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.set_default_tensor_type`: a type of the target is torch's business; else a dtype and a default device."""
+    """`torch.set_default_tensor_type`: a type of the target is torch's business; else a dtype and a default device.
+
+    A type of the CPU takes back what an earlier call has set; tensors without a device go where the policy says.
+    """
+    moved = False
 
     def set_default_tensor_type(t: Any) -> None:
+        nonlocal moved
         read = _asked_legacy(t) if translator.in_force else None
-        if read is None:
-            original(_original(t))
+        # torch would find the stand-in under the name.
+        kind = _original(resolve_name(t) if isinstance(t, str) and read is not None else t)
+        if moved and read is not None:
+            torch.set_default_device(None)
+            moved = False
+        if read is None or read.device is None:
+            original(kind)
             return
-        given = translator.translate(read.device or "cpu", path)
+        given = translator.translate(read.device, path)
         wanted = given if isinstance(given, RealDevice) else RealDevice(given)
-        if wanted.type == (read.device or "cpu"):
-            original(_original(t))
-        elif wanted.type == "cpu" or translator.fills:  # where tensors without a device go anyway
-            torch.set_default_dtype(read.dtype)
-        else:
-            torch.set_default_dtype(read.dtype)
+        if wanted.type == read.device:
+            original(kind)
+            return
+        torch.set_default_dtype(read.dtype)
+        if wanted.type != "cpu" and not translator.fills:  # where they go anyway
             torch.set_default_device(wanted)
+            moved = True
 
     return dress(set_default_tensor_type, original, path)
+
+
+def default_type_constructor(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.Tensor(2, 3)`, `torch.Tensor([…])`: no device can be given, so it is "none given".
+
+    Of a tensor or a storage it is a view; a class of somebody's own knows what it does.
+    """
+
+    def construct(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(cls, *args, **kwargs)
+        if cls is not RealTensor or kwargs.get("device") is not None or (args and isinstance(args[0], _VIEWED)):
+            return made
+        given = translator.translate(None, path)
+        return made if given is None else made.to(given)
+
+    return dress(construct, original, path)
 
 
 def legacy_paths() -> list[str]:

@@ -73,6 +73,7 @@ WRITTEN = (
     Point("torch.amp.grad_scaler.GradScaler.__init__", adapters.parameter, {"name": "device", "as_type": True}),
     Point("torch.library.custom_op", adapters.kernel_types),
     Point("torch.nested.as_nested_tensor", adapters.parameter, {"name": "device"}),
+    Point("torch.Tensor.__new__", legacy.default_type_constructor, when=FILLING),
     Point("torch.Tensor.type", legacy.tensor_type),
     Point("torch.set_default_tensor_type", legacy.default_tensor_type),
     Point("torch.Tensor.double", casts.cast, when=NARROWING),
@@ -251,7 +252,8 @@ class Replacements:
         if "to" in options:
             options["to"] = _resolve(options["to"])
         owner, name = _owner(point.path)
-        if owner is torch.Tensor and point.adapter is not movers.convert_to:  # which does it by itself, faster
+        # No tensor is asked yet when one is made; `to` does it by itself, faster.
+        if owner is torch.Tensor and name != "__new__" and point.adapter is not movers.convert_to:
             inner = adapters.as_torch_sees_it(original)
             value = adapters.dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
         else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import sys
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from torchdevice.errors import explain_error
 from torchdevice.virtual.patches import after_import
 
 
@@ -42,12 +44,39 @@ def _touches(kind: str, model: Any, inputs: Any) -> bool:
 
 
 def _hide_toolkit(module: ModuleType) -> None:
-    """Extension builders see no nvcc and take their own fallback."""
-    vars(module).update(CUDA_HOME=None, CUDNN_HOME=None)
+    """Extension builders see no nvcc and take their own fallback; those that have none are told why."""
+    vars(module).update(CUDA_HOME=None, CUDNN_HOME=None, _join_cuda_home=_no_toolkit)
+
+
+def _no_toolkit(*paths: str) -> str:
+    """In torch's class and first words, which builders may look for."""
+    raise OSError(
+        explain_error(
+            "CUDA_HOME environment variable is not set, and a CUDA extension was to be built",
+            "the cuda device here is a virtual one, which cannot run CUDA sources",
+            "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
+        )
+    )
+
+
+def _no_native_kernels(module: ModuleType) -> None:
+    """Operators of torch's own that are written in Triton or CuteDSL: where those are installed, torch uses them."""
+    import torch.backends.python_native as kernels
+
+    for language in kernels.available_dsls:
+        getattr(kernels, language).disable()
+
+
+def _hide_triton() -> None:
+    """Nobody who asks finds it: libraries that have a path beside it take that one."""
+    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
 
 def install(kind: str) -> None:
     _inductor(kind)
+    if kind != "mps":
+        _hide_triton()
+    after_import("torch._native", _no_native_kernels)
     torch._C._jit_override_can_fuse_on_gpu(False)
     if kind == "cuda":
         after_import("torch.utils.cpp_extension", _hide_toolkit)

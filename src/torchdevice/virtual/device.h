@@ -81,6 +81,8 @@ c10::Allocator* pinned_allocator();
 bool is_pinned(const void* data);
 // The same bytes under the virtual device's label; counted until they are freed. Raises when the limit is passed.
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device);
+// The physical device had no memory left: the virtual one says so in the words and the class of the real one.
+void raise_if_full(const c10::Error& error, Device device);
 void install_allocators();
 
 // ---- guard.cpp

@@ -2,6 +2,7 @@
 // physical backend's kernel, relabel what comes back. Also here: counts and refusals. Graphs are in graphs.cpp.
 #include "relabel.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/native/CPUFallback.h>
@@ -130,6 +131,7 @@ void leave_value(Call& call, c10::IValue& v) {
 
 // The arguments that can hold a tensor or a device; in front of them the place of the generator.
 constexpr uint8_t kNone = 255;
+constexpr uint8_t kImplied = 254;  // it draws without an argument that says from where, as dropout does
 
 struct Plan {
   const uint8_t *first, *last;
@@ -140,7 +142,8 @@ struct Plan {
 Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
   const auto* plan = record->plan.load(std::memory_order_acquire);
   if (C10_UNLIKELY(!plan)) {
-    auto* made = new std::vector<uint8_t>{kNone};  // kept as long as its record: for ever
+    // Kept as long as its record: for ever.
+    auto* made = new std::vector<uint8_t>{op.hasTag(at::Tag::nondeterministic_seeded) ? kImplied : kNone};
     const auto& arguments = op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); i++) {
       const std::string type = arguments[i].type()->str();
@@ -157,6 +160,27 @@ Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
   }
   return {plan->data() + 1, plan->data() + plan->size()};
 }
+
+// While it lives, the physical device's own generator goes on where the virtual device's stopped.
+class Drawing {
+ public:
+  explicit Drawing(Device device)
+      : ours_(physical_generator(std::nullopt, device)),
+        own_(at::globalContext().defaultGenerator(config.physical)),
+        before_(own_.get_state()) {
+    own_.set_state(ours_.get_state());
+  }
+  ~Drawing() {
+    ours_.set_state(own_.get_state());
+    own_.set_state(before_);
+  }
+  Drawing(const Drawing&) = delete;
+  Drawing& operator=(const Drawing&) = delete;
+
+ private:
+  at::Generator ours_, own_;
+  Tensor before_;
+};
 
 uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::memory_order_relaxed)->front(); }
 
@@ -239,14 +263,18 @@ void run_boxed(
     }
   }
   if (C10_UNLIKELY(call.misfit.defined() && call.device)) report_misfit(op, call);
+  std::optional<Drawing> drawing;
   if (const uint8_t at = generator_of(record); C10_UNLIKELY(at != kNone)) {
-    c10::IValue& v = (*stack)[base + at];
     const Device device = call.device ? *call.device : Device(config.type, current_device());
-    v = physical_generator(v.isNone() ? std::nullopt : std::optional<at::Generator>(v.toGenerator()), device);
+    if (at == kImplied) drawing.emplace(device);
+    else (*stack)[base + at] = physical_generator((*stack)[base + at].toOptional<at::Generator>(), device);
   }
-  {
+  try {
     at::AutoDispatchBelowADInplaceOrView guard;
     op.redispatchBoxed(DispatchKeySet(config.physical_key(functionality)), stack);
+  } catch (const c10::Error& e) {
+    raise_if_full(e, call.device ? *call.device : Device(config.type, current_device()));
+    throw;
   }
   call.settle();
   const size_t results_from = stack->size() - schema.returns().size();

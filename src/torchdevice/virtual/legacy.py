@@ -20,6 +20,7 @@ DTYPES = {
     "ComplexFloat": torch.complex64,
     "ComplexDouble": torch.complex128,
 }
+VIEWED = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)
 
 
 class LegacyType(type):
@@ -61,6 +62,8 @@ def install() -> None:
         setattr(torch.cuda, name, made)
     original_type = torch.Tensor.type
     original_default = torch._C._set_default_tensor_type
+    original_new = torch.Tensor.__new__
+    default_is_here = False
     by_name = {f"torch.cuda.{name}Tensor": dtype for name, dtype in DTYPES.items()}
 
     def tensor_type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
@@ -71,7 +74,16 @@ def install() -> None:
             return original_type(self, dtype, non_blocking, **options) if dtype is not None else original_type(self)
         return self.to(device=self.device if self.is_cuda else "cuda", dtype=wanted, non_blocking=non_blocking)
 
+    def new(cls: Any, *arguments: Any, **options: Any) -> Any:
+        """`torch.Tensor(2, 3)` is of the default type; of a tensor or a storage it is a view."""
+        made = original_new(cls, *arguments, **options)
+        if not default_is_here or cls is not torch.Tensor or (arguments and isinstance(arguments[0], VIEWED)):
+            return made
+        return made.to("cuda")
+
     def set_default_tensor_type(kind: Any) -> None:
+        nonlocal default_is_here
+        default_is_here = isinstance(kind, LegacyType)
         if isinstance(kind, LegacyType):
             torch.set_default_dtype(kind.dtype)
             torch.set_default_device("cuda")
@@ -79,5 +91,7 @@ def install() -> None:
             original_default(kind)
             torch.set_default_device(None)
 
+    vars(new)["__wrapped__"] = original_new  # torch's compiler compares signatures
+    torch.Tensor.__new__ = staticmethod(new)
     torch.Tensor.type = tensor_type
     torch._C._set_default_tensor_type = set_default_tensor_type

@@ -5,8 +5,10 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 namespace torchdevice {
 
@@ -49,16 +51,17 @@ void raise_out_of_memory(size_t asked, Device device) {
   Usage& u = usage(device.index());
   u.ooms++;
   const size_t held = u.bytes;
-  const size_t free = config.limit > held ? config.limit - held : 0;
+  const size_t most = config.limit ? config.limit : config.capacity;
+  const size_t free = most > held ? most - held : 0;
   // The MPS backend raises a plain RuntimeError, the others torch.OutOfMemoryError.
   TORCH_CHECK(
       !config.is_mps(), "MPS backend out of memory (MPS allocated: ", gib(held), ", other allocations: 0 bytes, max allowed: ",
-      gib(config.limit), "). Tried to allocate ", gib(asked), " on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to ",
+      gib(most), "). Tried to allocate ", gib(asked), " on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to ",
       "disable upper limit for memory allocations (may cause system failure).");
   const char* name = device.type() == DeviceType::CUDA ? "CUDA" : "XPU";
   TORCH_CHECK_WITH(
       OutOfMemoryError, false, name, " out of memory. Tried to allocate ", gib(asked), ". GPU ",
-      static_cast<int>(device.index()), " has a total capacity of ", gib(config.limit), " of which ", gib(free),
+      static_cast<int>(device.index()), " has a total capacity of ", gib(most), " of which ", gib(free),
       " is free. Of the allocated memory ", gib(held), " is allocated by PyTorch.");
 }
 
@@ -82,7 +85,12 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
     if (C10_UNLIKELY(config.limit && usage(device.index()).bytes + bytes > config.limit)) raise_out_of_memory(bytes, device);
-    return label(physical_allocator()->allocate(bytes), bytes, device);
+    try {
+      return label(physical_allocator()->allocate(bytes), bytes, device);
+    } catch (const c10::Error& e) {
+      raise_if_full(e, device);
+      throw;
+    }
   }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
   bool initialized() override { return true; }
@@ -168,6 +176,14 @@ void reset_peak(DeviceIndex device) {
 void reset_accumulated(DeviceIndex device) {
   Usage& u = usage(device);
   u.bytes_allocated = u.bytes_freed = u.blocks_allocated = u.blocks_freed = u.ooms = 0;
+}
+
+void raise_if_full(const c10::Error& error, Device device) {
+  const std::string_view said = error.what_without_backtrace();
+  const std::string_view before = "tried to allocate ";
+  if (said.find("DefaultCPUAllocator") == said.npos) return;
+  const size_t at = said.find(before);
+  raise_out_of_memory(at == said.npos ? 0 : std::strtoull(said.data() + at + before.size(), nullptr, 10), device);
 }
 
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {

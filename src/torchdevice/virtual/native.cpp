@@ -119,10 +119,19 @@ void give(const OperatorHandle& op, Stack* stack, Results&&... results) {
   torch::jit::push(*stack, std::forward<Results>(results)...);
 }
 
+// The math path adds its mask; the operator above it has made numbers of a mask of booleans by then.
+IValue additive_mask(const OperatorHandle& op, const Stack& s) {
+  const auto given = argument(op, s, "attn_mask");
+  if (given.isNone() || !given.toTensor().defined() || given.toTensor().scalar_type() != c10::kBool) return given;
+  const Tensor mask = given.toTensor();
+  const auto options = mask.options().dtype(argument(op, s, "query").toTensor().scalar_type());
+  return at::zeros(mask.sizes(), options).masked_fill_(mask.logical_not(), -std::numeric_limits<double>::infinity());
+}
+
 Stack math_attention(const OperatorHandle& op, const Stack& s) {
   const auto gqa = argument(op, s, "enable_gqa");
   return call_op("aten::_scaled_dot_product_attention_math",
-                 {argument(op, s, "query"), argument(op, s, "key"), argument(op, s, "value"), argument(op, s, "attn_mask"),
+                 {argument(op, s, "query"), argument(op, s, "key"), argument(op, s, "value"), additive_mask(op, s),
                   argument(op, s, "dropout_p"), argument(op, s, "is_causal"), argument(op, s, "dropout_mask"),
                   argument(op, s, "scale"), gqa.isNone() ? IValue(false) : gqa});
 }

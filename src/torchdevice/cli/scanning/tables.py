@@ -1,7 +1,7 @@
 """What is known about a construct: the runtime's own rows first, then what no row can help with.
 
 Nothing here decides what translation does: `patching.points`, `cuda.surface`, `cuda.neighbours` and
-`distributed.backends` do, and this file only looks it up.
+`distributed.backends` do, and this file only looks it up. Packages that need CUDA are `cuda.packages`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from torchdevice.compat import device_types
 from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
-from torchdevice.cuda.surface import ANSWERS, SUBMODULES, SURFACE, TRUTH_PACKAGES, Kind
+from torchdevice.cuda.surface import ANSWERS, SUBMODULES, SURFACE, Kind
 from torchdevice.distributed import backends
 from torchdevice.patching.points import MODULE, TENSOR, all_points
 from torchdevice.policy.hosts import is_accelerator, this_host
@@ -43,26 +43,6 @@ GROUPS = {
     Kind.SIMULATED: SIMULATED,
     Kind.NO_OP: SIMULATED,
     Kind.UNSUPPORTED: UNSUPPORTED,
-}
-
-# Packages that compute by CUDA itself: those to which the runtime tells the truth, and what to do about some.
-PACKAGES = dict.fromkeys(sorted(TRUTH_PACKAGES), "CUDA kernels of its own") | {
-    "triton": "kernels for CUDA; write the operation in torch, or keep a torch path beside it",
-    "flash_attn": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
-    "xformers": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
-    "bitsandbytes": "CUDA kernels; load the model without 4/8-bit quantisation",
-    "apex": "CUDA kernels; torch.amp and torch.optim replace it",
-    "transformer_engine": "CUDA kernels of NVIDIA",
-    "tensorrt": "NVIDIA's runtime",
-    "torch_tensorrt": "NVIDIA's runtime",
-    "pynvml": "reads NVIDIA's driver; torch.accelerator has memory figures",
-    "py3nvml": "reads NVIDIA's driver; torch.accelerator has memory figures",
-    "cupy": "arrays on CUDA; use torch or NumPy",
-    "pycuda": "CUDA's driver API",
-    "numba.cuda": "kernels for CUDA",
-    "cudf": "RAPIDS needs CUDA",
-    "cuml": "RAPIDS needs CUDA",
-    "nvidia.dali": "NVIDIA's data loader; use torch.utils.data",
 }
 
 BUILDER_PATHS = frozenset(row.path for row in BUILDERS)
@@ -144,14 +124,6 @@ class Tables:
             "is this device's own" if given == text else f"{given} is used, torch's own backend for {self._host.type}"
         )
         return Known(HANDLED, note)
-
-
-def package(name: str) -> tuple[str, str] | None:
-    """The row of `PACKAGES` that an imported module falls under, and what it says."""
-    for known, note in PACKAGES.items():
-        if name == known or name.startswith(f"{known}."):
-            return known, note
-    return None
 
 
 @functools.cache

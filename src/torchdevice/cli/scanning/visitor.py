@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torchdevice.cli.scanning import tables
 from torchdevice.cli.scanning.files import Source
 from torchdevice.cli.scanning.tables import CHANGED, HANDLED, UNSUPPORTED, Known, Tables
+from torchdevice.cuda.packages import package
 
 DEVICE_KEYWORDS = ("device", "device_type", "map_location", "location", "t")
 
@@ -76,11 +77,11 @@ class _Visitor(ast.NodeVisitor):
             said = self._known.of_namespace(path)
             if said is not None:
                 self._add(node, path, said)
-            elif tables.package(node.module) is None:
+            elif package(node.module) is None:
                 self._imported(node, path)
 
     def _imported(self, node: ast.AST, module: str) -> None:
-        row = tables.package(module)
+        row = package(module)
         if row is not None:
             name, note = row
             known = Known(CHANGED, tables.GUARDED) if self._guards else Known(UNSUPPORTED, note)
