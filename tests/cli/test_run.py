@@ -138,6 +138,8 @@ def test_verbose_logs_each_place_once(tmp_path: Path) -> None:
 def test_every_device_of_spawn_trains(options: list[str], devices: list[str], tmp_path: Path) -> None:
     """The silent failure: `nprocs=torch.cuda.device_count()` with a count of 0 ends well and has done nothing."""
     write(tmp_path, {"spawned.py": SPAWN})
+    if options:
+        torchdevice("virtual", "build", cwd=tmp_path)  # or the first run of all says that it builds
     done = torchdevice("run", *options, "spawned.py", tmp_path, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "ended\n")
     assert sorted(path.read_text() for path in tmp_path.glob("*.txt")) == [f"{name} 20 True\n" for name in devices]

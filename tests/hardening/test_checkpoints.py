@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import torchdevice
@@ -136,7 +136,7 @@ def outcome(load: Callable[..., Any], data: bytes, options: dict[str, Any]) -> t
     try:
         return "value", repr(load(io.BytesIO(data), **options))
     except Exception as error:
-        return type(error).__name__, re.sub(r" at 0x[0-9a-f]+", "", str(error))
+        return type(error).__name__, re.sub(r" at 0x[0-9a-f]+|operand \d+", "", str(error))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -215,6 +215,14 @@ def test_broken_bytes_end_as_in_plain_torch(seed: bytes, changes: list[tuple[int
     for place, put in changes:
         place %= len(data) + 1
         data[place : place + len(put)] = put
-    plain = outcome(torch.load, bytes(data), {"weights_only": True})
+    plain, *again = (_after_other_work(bytes(data), number) for number in range(4))
+    assume(again == [plain] * 3)
     with torchdevice.redirect(target="cpu"):
         assert outcome(torch.load, bytes(data), {"weights_only": True}) == plain
+
+
+def _after_other_work(data: bytes, number: int) -> tuple[str, str]:
+    """Where a broken archive sends torch to memory that nobody has written, it says something else each time."""
+    left_in_the_heap = [torch.full((size,), 37 * number, dtype=torch.uint8) for size in range(16, 2048, 16)]
+    del left_in_the_heap
+    return outcome(torch.load, data, {"weights_only": True})
