@@ -21,6 +21,7 @@ import torchdevice.virtual
 SAMPLES = 40
 # The real backend's own words for a dtype or an operator that it lacks: the intended result.
 REFUSALS = (
+    "RuntimeError: Adaptive pool MPS: ",
     "TypeError: Cannot convert a MPS Tensor to float64",
     "TypeError: Trying to convert ComplexDouble to the MPS",
     "NotImplementedError: The operator '",
