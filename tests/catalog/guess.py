@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -64,7 +65,15 @@ def receivers(found: Found, surface: dict[str, Found]) -> Iterator[str]:
         yield OBJECTS[found.owner]
         yield from OTHERS.get(found.owner, ())
     elif found.owner in surface:
-        yield from islice(expressions(surface[found.owner], surface), 3)
+        owner = surface[found.owner]
+        makers = expressions(owner, surface) if _gives_the_object(owner.name) else _guessed(owner, surface)
+        yield from islice(makers, 3)
+
+
+def _gives_the_object(name: str) -> bool:
+    """Whether what is written for a class is the object, and not what a call of it or an attribute of it gives."""
+    written = ast.parse(WRITTEN.get(name, "made()"), mode="eval").body
+    return isinstance(written, ast.Call) and not isinstance(written.func, ast.Call)
 
 
 def _arguments(found: Found, maker: str) -> Iterator[str]:

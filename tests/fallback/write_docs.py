@@ -28,8 +28,9 @@ Operators that the accelerator has are not touched: no kernel of theirs is repla
 
 ```python
 import torchdevice, torch
+
 torchdevice.activate()
-values, vectors = torch.linalg.eigh(torch.eye(3, device="mps"))      # mps has no eigh
+values, vectors = torch.linalg.eigh(torch.eye(3, device="mps"))  # mps has no eigh
 for record, figures in torchdevice.fallback.totals().items():
     print(record.operator, record.executor, record.site, figures.calls, figures.seconds, figures.bytes)
 ```
@@ -57,6 +58,8 @@ early there: `.to`, `.cuda`, `Module.to`, `copy_`.
 - **Guards** are for kernels that exist but refuse some dtypes or sizes: the native kernel is asked first, its refusal (known
   words, never a general `RuntimeError`, `ValueError` or out-of-memory) leads to the chain and is remembered. A guarded
   call costs a few microseconds, so only these have one: {guarded}. `torchdevice.fallback.guard("aten::linear")` adds one.
+  `adaptive_max_pool2d` to sizes that do not divide is not even asked: up to torch 2.13 Metal's values are
+  [wrong there](https://github.com/pytorch/pytorch/issues/190064), without a word.
   Without a guard because they are called at every step: {exempt}.
 - **Compressed sparse tensors** (CSR, CSC, BSR, BSC): torch 2.13 refuses to construct one on `mps`. Here
   `x.to_sparse_csr()`, `torch.sparse_csr_tensor(…, device="mps")` and `csr.to("mps")` give a tensor of a class of ours with that device,
@@ -83,12 +86,12 @@ a Mac refuses, forward and gradient, against the CPU. Figures of torch 2.13:
 
 What does not pass: integer `linear`, 18 samples of int64. The Metal kernel refuses integers, and a guard would add microseconds
 to every `linear` of every model (the dispatcher cannot choose by dtype, and a guard is Python): `torchdevice.fallback.guard("aten::linear")`
-switches it on for programs that need it.
+switches it on for programs that need it, and with it 4361 of 4361 samples pass (`python -m tests.fallback.sweep int64 aten::linear`).
 
 ## Cost
-{cost_note}
-
-{benchmark}
+`torchdevice bench fallbacks` measures it; [benchmarks.md](benchmarks.md) has the figures: what a fallback costs beyond its copies and its
+computation, each call against `PYTORCH_ENABLE_MPS_FALLBACK=1`, and asking MLX first against the CPU alone. torch's own fallback is C++; on the
+virtual device a copy costs it a few hundred nanoseconds, on a Mac it waits for the GPU, and waiting is what both would be made of.
 """
 
 MLX = """# MLX in place of the CPU
@@ -112,11 +115,6 @@ a table of another torch, MLX or device does not count. An operator that never p
 {rows}
 """
 
-COST_NOTE = """`torchdevice bench fallbacks`, two shared CPU cores, one thread, the best of interleaved rounds. torch's column is its own C++ fallback
-with its copies, on the virtual device: there a copy is a few hundred nanoseconds, on a Mac it waits for the GPU, and waiting is
-what both columns would be made of. The last column is asking MLX first, with the shipped table, against the CPU alone. The machine was busy:
-the native rows, where all do the same, and a ratio of 1.32 for an operator without an MLX rule show how far a figure can be off."""
-
 SHORT = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.complex64: "c64", torch.bool: "bool"}
 
 
@@ -128,13 +126,12 @@ def kept(path: Path, heading: str) -> str:
     """The lines of a section that other programs measured, as they stand."""
     text = path.read_text() if path.exists() else ""
     rest = text.partition(heading)[2].partition("\n## ")[0]
-    rows = [line for line in rest.splitlines() if line.startswith("|")]
-    return "\n".join([*rows, "", *(line for line in rest.splitlines() if line.startswith("Beyond"))]).strip()
+    return "\n".join(line for line in rest.splitlines() if line.startswith("|"))
 
 
 def main() -> None:
     path = DOCS / "fallback.md"
-    figures, benchmark = kept(path, "## Conformance"), kept(path, "## Cost")
+    figures = kept(path, "## Conformance")
     os.environ["TORCHDEVICE_FALLBACK"] = "mlx,cpu"
     torchdevice.virtual.install("mps", support="real")
     torchdevice.activate(policy="portable")
@@ -150,8 +147,6 @@ def main() -> None:
             on_mlx=names(name for name, where in matrix.rows.items() if where == "mlx"),
             elsewhere=names(name for name, where in matrix.rows.items() if where == "cpu"),
             figures=figures,
-            benchmark=benchmark,
-            cost_note=COST_NOTE,
         )
     )
     kinds: dict[tuple[str, str], list[str]] = {}

@@ -13,8 +13,7 @@ from typing import Any
 from torchdevice.cuda.surface import TRUTH_PACKAGES
 from torchdevice.errors import explain_error
 
-_MODULES = sorted(package for package in TRUTH_PACKAGES if "/" not in package)
-PACKAGES = dict.fromkeys(_MODULES, "CUDA kernels of its own; look for its path in plain PyTorch") | {
+PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its path in plain PyTorch") | {
     "triton": "kernels for CUDA; write the operation in torch, or keep a torch path beside it",
     "flash_attn": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
     "xformers": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",

@@ -18,8 +18,8 @@ SUMMARY = "summary"
 TEXT = "text"
 FILES: dict[str, Callable[[Report, Context], str]] = {"json": json.render, "html": html.render}
 
-# A comma separates destinations only where one begins, so that paths may have commas.
 _UNPRINTABLE = "backslashreplace"  # names of files may have bytes that are no text
+# A comma separates destinations only where one begins, so that paths may have commas.
 _BETWEEN = re.compile(rf",(?=(?:{SUMMARY}|{TEXT}|(?:{'|'.join(FILES)}):))")
 
 
