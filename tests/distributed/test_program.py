@@ -67,7 +67,7 @@ def test_variables_without_meaning_are_listed_once() -> None:
 LOAD = """
 import sys, torch, torchdevice
 import torch.distributed.checkpoint as dcp
-from tests.distributed.program import network
+from tests.distributed.checks import network
 net = network()
 state = {"model": net.state_dict()}
 dcp.load(state, checkpoint_id=sys.argv[1])

@@ -36,8 +36,8 @@ cannot work (a CUDA extension) passes if it ends in the one error that says so.
 With the default policy random numbers come from the GPU, so only `portable` can be compared there to the last digit.
 The torchvision of the package index is built for CUDA: beside a CPU build of torch it cannot be imported, unless its
 operators `nms` and `qnms` are declared first, which a `sitecustomize` does for every mode (`tests/realworld/prelude`).
-The rows come from several runs: one is kept until its program changes (`make realworld RESUME=--resume`); `make realworld`
-measures all of them anew. What fails, and why: [limits.md](limits.md).
+The rows come from several runs: one is kept until its program changes (`make realworld RESUME=--resume`); `make
+realworld` measures all of them anew. What fails, and why: [limits.md](limits.md).
 """
 
 
