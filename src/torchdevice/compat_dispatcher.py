@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -115,26 +115,27 @@ def constructs_compressed(device_type: str) -> bool:
 
 
 class Registrations:
-    """Kernels of ours under one dispatch key, taken back by `undo`.
+    """Kernels of ours in the dispatcher, taken back by `undo`.
 
-    `torch.library.Library` is public, its end is not: `torch.library.impl` stays for the life of the process.
+    `torch.library.Library` is public, its end is not: `torch.library.impl` stays for the life of the process. Each
+    library costs 140 bytes for ever (torch keeps where it was opened): one a namespace, however many keys.
     Expiry: a public way to take a registration back.
     """
 
-    def __init__(self, key: str, names: Sequence[str]) -> None:
-        self._key = key
-        spaces = {name.partition("::")[0] for name in names}
-        self._libraries = {space: torch.library.Library(space, "IMPL") for space in spaces}
+    def __init__(self) -> None:
+        self._libraries: dict[str, torch.library.Library] = {}
 
-    def add(self, name: str, kernel: Callable[..., Any], with_keyset: bool = False) -> None:
-        """Register `kernel` for the operator `name`."""
-        library = self._libraries[name.partition("::")[0]]
-        library.impl(name, kernel, self._key, with_keyset=with_keyset)
+    def add(self, name: str, key: str, kernel: Callable[..., Any], with_keyset: bool = False) -> None:
+        """Register `kernel` for the operator `name` under a dispatch key."""
+        space = name.partition("::")[0]
+        if space not in self._libraries:
+            self._libraries[space] = torch.library.Library(space, "IMPL")
+        self._libraries[space].impl(name, kernel, key, with_keyset=with_keyset)
 
     def undo(self) -> None:
         """What was there before is there again."""
-        for library in self._libraries.values():
-            library._destroy()
+        while self._libraries:
+            self._libraries.popitem()[1]._destroy()
 
 
 def native_kernel(name: str, key: str) -> Any:

@@ -61,7 +61,7 @@ def _with_statistics(operator: Callable[..., Any], args: tuple[Any, ...], statis
 
 def install() -> Callable[[], None]:
     """Register the kernels; the returned function takes them away."""
-    kernels = compat_dispatcher.Registrations("AutocastCPU", [f"aten::{name}" for name in NORMS])
+    kernels = compat_dispatcher.Registrations()
     for name, weight in NORMS.items():
-        kernels.add(f"aten::{name}", _in_float32(getattr(torch.ops.aten, name), weight))
+        kernels.add(f"aten::{name}", "AutocastCPU", _in_float32(getattr(torch.ops.aten, name), weight))
     return kernels.undo

@@ -122,8 +122,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 def engage(kind: str) -> Callable[[], None]:
     """Put the operators under a device that lacks them; the result takes them away."""
-    names = [name for name in OPERATORS if not compat_dispatcher.has_kernel(name, kind.upper())]
-    kernels = compat_dispatcher.Registrations(kind.upper(), names)
-    for name in names:
-        kernels.add(name, OPERATORS[name])
+    kernels = compat_dispatcher.Registrations()
+    for name, kernel in OPERATORS.items():
+        if not compat_dispatcher.has_kernel(name, kind.upper()):
+            kernels.add(name, kind.upper(), kernel)
     return kernels.undo

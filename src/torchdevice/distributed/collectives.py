@@ -208,12 +208,12 @@ def engage() -> Callable[[], None]:
     """Put the kernels in place; the result takes them away."""
     _Engaged.wanted += 1
     if _Engaged.kernels is None:
-        _Engaged.kernels = compat_dispatcher.Registrations("CPU", [f"c10d::{name}" for name in COLLECTIVES])
+        _Engaged.kernels = compat_dispatcher.Registrations()
         for name, collective in COLLECTIVES.items():
             operator = compat_dispatcher.find_operator(f"c10d::{name}")
             names = [argument.name for argument in compat_dispatcher.schema_of(operator).arguments]
             kernel = _kernel(name, collective, names)
-            private.overriding(_Engaged.kernels.add, f"c10d::{name}", kernel)
+            private.overriding(_Engaged.kernels.add, f"c10d::{name}", "CPU", kernel)
     return _disengage
 
 

@@ -42,8 +42,8 @@ def _staged(operator: Any, writes: bool) -> Callable[..., Any]:
 def engage(kind: str, layout: str = "") -> Callable[[], None]:
     """Put a kernel under every operator of c10d that the CPU has for a layout; the result takes them away."""
     names = [name for name in compat_dispatcher.kernels_under(f"{layout}CPU") if name.startswith("c10d::")]
-    kernels = compat_dispatcher.Registrations(f"{layout}{kind.upper()}", names)
+    kernels = compat_dispatcher.Registrations()
     for name in names:
         kernel = _staged(compat_dispatcher.find_operator(name), name not in WRITE_NOTHING)
-        private.overriding(kernels.add, name, kernel)
+        private.overriding(kernels.add, name, f"{layout}{kind.upper()}", kernel)
     return kernels.undo

@@ -29,23 +29,17 @@ class Coverage:
         self.covered: dict[Gap, Plan] = {}
         self.guarded: set[str] = set()
         self.wanted_guards: set[str] = set()  # the user's own
-        self._registrations: list[compat_dispatcher.Registrations] = []
+        self._registrations = compat_dispatcher.Registrations()
 
     def engage(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
         """Register a kernel for every gap of the router's target."""
         compresses = compressed.made_for(router.target)
-        by_key: dict[str, list[Gap]] = {}
+        add, self.router = self._registrations.add, router
         for gap in gaps(router.target, refused):
-            by_key.setdefault(gap.key, []).append(gap)
-        self.router = router
-        for key, missing in by_key.items():
-            add = self._library(key, [gap.name for gap in missing])
-            for gap in missing:
-                plan = read_plan(gap.name)
-                if plan is not None:
-                    add(gap.name, _kernel(plan, router, f"{router.target} has no kernel for it"))
-                    self.covered[gap] = plan
-
+            plan = read_plan(gap.name)
+            if plan is not None:
+                add(gap.name, gap.key, _kernel(plan, router, f"{router.target} has no kernel for it"))
+                self.covered[gap] = plan
         covered = {gap.name for gap in self.covered}
         for name in sorted(
             {*(f"aten::{row}" for row in GUARDED.get(router.target, ())), *self.wanted_guards} - covered
@@ -70,43 +64,35 @@ class Coverage:
             if native is not None:
                 elsewhere = partial(self.router.run, replace(plan, recorded=key != backend))
                 kernel = make_guard(native, elsewhere, silently_wrong(self.router.target, name.removeprefix("aten::")))
-                self._library(key, (name,))(name, kernel, with_keyset=True)
+                self._registrations.add(name, key, kernel, with_keyset=True)
                 self.guarded.add(name)
 
     def _recompose(self, names: Collection[str], backend: str) -> None:
         for key in (backend, f"Autograd{backend}") if names else ():
-            add = self._library(key, names)
             for name in names:
                 operator = compat_dispatcher.find_operator(name)
                 if operator is not None:
-                    add(name, operator.decompose)
+                    self._registrations.add(name, key, operator.decompose)
 
     def _compress(self, router: Router) -> None:
         """Compressed sparse tensors where torch makes none: constructed, converted, or copied from the CPU."""
-        backend = backend_key(router.target)
-        names = tuple(compressed.constructors())
+        add, backend = self._registrations.add, backend_key(router.target)
+        plans = [plan for plan in map(read_plan, compressed.constructors()) if plan is not None]
         for key in (backend, f"SparseCsr{backend}", f"Autograd{backend}"):
-            add = self._library(key, names)
-            for plan in filter(None, map(read_plan, names)):
+            for plan in plans:
                 # At the autograd key stand the constructors that torch takes apart there; the others have gradients.
                 taken_apart = compat_dispatcher.has_kernel(plan.name, "CompositeImplicitAutograd")
                 if taken_apart or not key.startswith("Autograd"):
-                    add(plan.name, _kernel(plan, router, compressed.REASON))
-        self._library(f"SparseCsr{backend}", ("aten::_to_copy",))("aten::_to_copy", compressed.copy_to_target)
+                    add(plan.name, key, _kernel(plan, router, compressed.REASON))
+        add("aten::_to_copy", f"SparseCsr{backend}", compressed.copy_to_target)
         convert = read_plan("aten::_to_sparse")
         assert convert is not None  # it is in every torch that has compressed layouts
         for key in (backend, f"Sparse{backend}"):
             native = compat_dispatcher.native_kernel(convert.name, key)
             if native is not None:
                 kernel = compressed.compressing(native, _kernel(convert, router, compressed.REASON))
-                self._library(key, (convert.name,))(convert.name, kernel, with_keyset=True)
+                add(convert.name, key, kernel, with_keyset=True)
         CompressedTensor.elsewhere = staticmethod(router.run)
-
-    def _library(self, key: str, names: Collection[str]) -> Callable[..., None]:
-        """What adds kernels for these operators under one key, until `disengage`."""
-        registrations = compat_dispatcher.Registrations(key, tuple(names))
-        self._registrations.append(registrations)
-        return registrations.add
 
     def disengage(self) -> None:
         """Take every kernel back."""
@@ -115,8 +101,7 @@ class Coverage:
             CompressedTensor.elsewhere = staticmethod(
                 lambda plan, reason, args, kwargs: cpu.run(plan, args, kwargs, target)[0]
             )
-        while self._registrations:
-            self._registrations.pop().undo()
+        self._registrations.undo()
         self.covered.clear()
         self.guarded.clear()
         self.router = None
