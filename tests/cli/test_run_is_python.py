@@ -239,7 +239,9 @@ def test_ctrl_c_still_reports(tmp_path: Path) -> None:
     code = "import time, torch\ntorch.zeros(2, device='cuda')\nprint('ready', flush=True)\ntime.sleep(60)"
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "torchdevice", "run", "--report", f"json:{report}", "-c", code]
-    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=clean_environment()) as running:
+    # A shell's background jobs ignore Ctrl-C, and their children would.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=clean_environment(), **heard) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "ready\n"
         running.send_signal(signal.SIGINT)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 Timed = Callable[[], float]
+AGAIN = "plain, a second time"  # the same against itself: what the machine adds to every other ratio of the run
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import torchdevice
-from torchdevice.bench.figures import Figure, Timed, emit, interleaved
+from torchdevice.bench.figures import AGAIN, Figure, Timed, emit, interleaved
 from torchdevice.bench.rivals import Empty
 
 VOCABULARY, WIDTH, BATCH, LENGTH = 1000, 256, 4, 64
@@ -35,6 +35,7 @@ def variants(device: torch.device) -> dict[str, Callable[[], AbstractContextMana
         "active, portable": lambda: torchdevice.redirect(target=target, policy="portable"),
         "empty TorchFunctionMode": Empty,
         "torch.set_default_device": lambda: device,
+        AGAIN: contextlib.nullcontext,
     }
 
 
@@ -88,13 +89,13 @@ def timed(step: Step, entered: Callable[[], AbstractContextManager[Any]], device
 
 
 def measure(device: torch.device, where: str, rounds: int, steps: int, layers: int) -> Iterator[Figure]:
-    """Eager with every variant, then compiled with the two that matter."""
+    """Eager with every variant, then compiled with those that matter."""
     limit = LIMITS.get(device.type, 1.02) if where == device.type else 1.02
     for compiled in (False, True):
         step = training_step(device, layers, compiled)
         ways = variants(device)
         if compiled:
-            ways = {name: ways[name] for name in ("plain", "active, accelerate")}
+            ways = {name: ways[name] for name in ("plain", "active, accelerate", AGAIN)}
         measured = {name: timed(step, way, device, steps) for name, way in ways.items()}
         if not compiled:
             redirected = training_step(device, layers, spelled="mps" if device.type == "cuda" else "cuda")
@@ -128,7 +129,7 @@ def main() -> None:
         torchdevice.virtual.install(options.virtual)
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     where = f"virtual {device.type}" if options.virtual else device.type
-    rounds = options.rounds or (10 if options.quick else 200 if device.type == "cuda" and not options.virtual else 40)
+    rounds = options.rounds or (10 if options.quick else 200 if device.type == "cuda" and not options.virtual else 120)
     for figure in measure(device, where, rounds, options.steps, options.layers):
         emit([figure])
 
