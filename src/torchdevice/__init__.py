@@ -89,11 +89,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     is_error = name.endswith(("Error", "Warning", "Active", "Unavailable", "Refused", "Unsupported"))
     home = _HOMES.get(name, "errors" if is_error else "session")
-    if not is_error and "torch" not in sys.modules:
-        from torchdevice.interpreters import refuse_sub_interpreter
+    from torchdevice import interpreters
 
-        refuse_sub_interpreter()
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    if not is_error and "torch" not in sys.modules:
+        interpreters.refuse_sub_interpreter()
+    with interpreters.collector_resting():
+        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return value
 
 

@@ -52,6 +52,9 @@ def _act_on_environment() -> None:
 
         from_environment(virtual)
     if switched_on("TORCHDEVICE"):
-        from torchdevice.session import session
+        from torchdevice.interpreters import collector_resting
 
-        session.activate()
+        with collector_resting():
+            from torchdevice.session import session
+
+            session.activate()

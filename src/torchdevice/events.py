@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -167,6 +168,8 @@ class Ledger(Generic[R]):
         return tally.counter
 
     def _tell(self, listener: Listener[R], record: R) -> None:
+        if sys.is_finalizing():  # modules are being taken down, the listener's own among them
+            return
         try:
             listener(record)
         except Exception as error:  # user code must not fail because somebody listens: dropped, with one warning

@@ -1,10 +1,15 @@
-"""Interpreters in which TorchDevice does not run, refused with a reason. Imports no torch: that may never return."""
+"""What is asked of the interpreter: one in which TorchDevice runs, and a rest for its garbage collector meanwhile.
+
+Imports no torch: that may never return.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from torchdevice.errors import InterpreterUnsupported, explain_error
@@ -16,6 +21,18 @@ def _numbers() -> Any:
         with contextlib.suppress(ImportError):
             return importlib.import_module(name)
     return None
+
+
+@contextlib.contextmanager
+def collector_resting() -> Iterator[None]:
+    """No garbage is collected inside: one full pass over what `import torch` made takes as long as an activation."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def refuse_sub_interpreter() -> None:

@@ -21,7 +21,7 @@ from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
 from torchdevice.events import Simulated
-from torchdevice.interpreters import refuse_without_global_lock
+from torchdevice.interpreters import collector_resting, refuse_without_global_lock
 from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
@@ -80,7 +80,8 @@ class Session:
                 self._check_same(config)
                 return
             if config.enabled:
-                self._start(config)
+                with collector_resting():
+                    self._start(config)
 
     def deactivate(self) -> None:
         """End translation and put every object of torch back. Nothing happens if it is not on."""

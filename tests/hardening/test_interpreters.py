@@ -6,6 +6,7 @@ import compileall
 import copy
 import copyreg
 import functools
+import gc
 import importlib
 import pickle
 import shutil
@@ -188,6 +189,29 @@ def test_pickles_and_copies_of_what_is_replaced(active: None) -> None:
         assert copy.copy(Wrapped(torch.device("cuda"))) == torch.device("cpu")
     finally:
         copyreg.dispatch_table.pop(Wrapped)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_collector_rests_while_we_start_and_is_left_as_it_was(collects: bool) -> None:
+    passes = []
+    before, thresholds = gc.isenabled(), gc.get_threshold()
+    gc.callbacks.append(lambda phase, info: passes.append(phase))
+    try:
+        gc.set_threshold(1)
+        gc.enable() if collects else gc.disable()
+        with pytest.raises(torchdevice.TargetUnavailable):
+            torchdevice.activate(target="xpu")
+        assert gc.isenabled() is collects
+        passes.clear()
+        torchdevice.activate()
+        during = len(passes)
+        torchdevice.deactivate()
+        assert gc.isenabled() is collects
+    finally:
+        gc.callbacks.pop()
+        gc.set_threshold(*thresholds)
+        gc.enable() if before else gc.disable()
+    assert during < 200  # without a rest: one for every object that is made, thousands
 
 
 def test_an_interpreter_without_its_lock_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
