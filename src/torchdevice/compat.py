@@ -45,6 +45,9 @@ DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 STORAGE_BASE = "torch.storage._StorageBase"
 # What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.
 REBUILD_TENSOR = "torch._utils._rebuild_tensor"
+# By which torch's compiler decides whether compiled code must be run without autocast. Expiry: one that asks MPS too
+# (2.13 does not, and casts a second time there).
+ANY_AUTOCAST = "torch._C._is_any_autocast_enabled"
 # The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 

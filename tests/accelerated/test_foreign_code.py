@@ -90,6 +90,24 @@ def test_autocast_and_scaler_of_the_other_device() -> None:
     assert not torch.equal(before, model.weight)
 
 
+def test_compiled_attention_under_autocast() -> None:
+    """Attention is traced below autocast, in float32: the compiled code must not be cast a second time."""
+    allowed = torch.ones(8, 8, dtype=torch.bool, device=FOREIGN).tril()
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        query = x @ x.mT
+        return nn.functional.scaled_dot_product_attention(query, query, query, attn_mask=allowed).float().sum()
+
+    torch._dynamo.reset()
+    gradients = []
+    for function in (attend, torch.compile(attend, backend="aot_eager", fullgraph=True)):
+        x = torch.linspace(-1, 1, 64, device=FOREIGN).view(1, 1, 8, 8).requires_grad_()
+        with torch.autocast(FOREIGN, dtype=torch.bfloat16):
+            function(x).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients, rtol=0.05, atol=0.05)
+
+
 def test_compiled_code() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         return (x.to(FOREIGN) @ torch.ones(4, 4, device=FOREIGN)).relu() + 1

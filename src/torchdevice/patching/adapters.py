@@ -146,7 +146,7 @@ def tensor_like(original: Function, path: str, translator: Translator) -> Functi
 
 
 def traceable(original: Function, path: str, translator: Translator, mode: str) -> Function:
-    """The twin of a factory for torch's compiler: no frames, the decision is a constant of the graph."""
+    """The twin of a factory, or of a question for a state, that torch's compiler sees: its decision is a constant."""
 
     @constant_when_traced
     def decided(asked: Any) -> Any:
@@ -167,7 +167,11 @@ def traceable(original: Function, path: str, translator: Translator, mode: str) 
             kwargs["device"] = decided(kwargs["device"])
         return original(*args, **kwargs)
 
-    return {"fresh": fresh, "unless_tensors": unless_tensors, "like": like}[mode]
+    @constant_when_traced
+    def state() -> Any:
+        return any_autocast(original, path, translator)()
+
+    return {"fresh": fresh, "unless_tensors": unless_tensors, "like": like, "state": state}[mode]
 
 
 def _any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -268,6 +272,16 @@ def autocast_init(original: Function, path: str, translator: Translator) -> Func
         original(self, device_type, dtype, *args, **kwargs)
 
     return dress(__init__, original, path)
+
+
+def any_autocast(original: Function, path: str, translator: Translator) -> Function:
+    """Whether autocast is on for any device, as torch's compiler asks: compiled code runs without, and must be told."""
+    is_on = torch.is_autocast_enabled
+
+    def enabled() -> bool:
+        return bool(original()) or (translator.in_force and is_on(translator.host.type))
+
+    return dress(enabled, original, path)
 
 
 def fork_rng(original: Function, path: str, translator: Translator) -> Function:

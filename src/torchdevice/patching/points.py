@@ -68,6 +68,7 @@ WRITTEN = (
     Point("torch.from_numpy", receivers.result_follows, when=FILLING),
     Point("torch.frombuffer", receivers.result_follows, when=FILLING),
     Point("torch.amp.autocast_mode.autocast.__init__", adapters.autocast_init),
+    Point(compat.ANY_AUTOCAST, adapters.any_autocast, traced="state"),
     Point("torch.amp.autocast_mode.custom_fwd", adapters.parameter, {"name": "device_type", "as_type": True}),
     Point("torch.amp.autocast_mode.custom_bwd", adapters.parameter, {"name": "device_type", "as_type": True}),
     Point("torch.amp.grad_scaler.GradScaler.__init__", adapters.parameter, {"name": "device", "as_type": True}),
