@@ -15,8 +15,8 @@ HEAD = """# Benchmarks
 Written by `make bench` from `benchmarks/results/`; do not edit. `torchdevice bench` measures the same on your machine.
 
 Wall time on shared machines lies. Ratios are taken between calls that alternate in one run (median, and the quartiles
-in brackets); calls are counted in instructions by callgrind; startup and threads in processor time. A limit that was
-passed is marked ✗ and explained below.
+in brackets); calls are counted in instructions by callgrind; startup, threads and epochs without workers in processor
+time. A limit that was passed is marked ✗ and explained below.
 
 ![What redirection costs a training step](overhead.svg)
 """
