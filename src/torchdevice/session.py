@@ -143,7 +143,7 @@ class Session:
     def _process_groups(self) -> Distributed:
         """torch.distributed on the backends that are here; built by the first activation."""
         if self._distributed is None:
-            self._distributed = Distributed(self._translator, self._masquerades().register)
+            self._distributed = Distributed(self._translator, self._masquerades().register, _note_staged)
         return self._distributed
 
     def _stop(self) -> None:
@@ -353,6 +353,12 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
     there = virtual.installed()
     refused = there.refused if there is not None and there.device == host.type else frozenset()
     return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
+
+
+def _note_staged(operator: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:
+    from torchdevice import fallback  # loaded already: only a host with an accelerator stages
+
+    fallback.ledger.add(operator, "cpu", "gloo reads the CPU's memory only", dtypes, seconds, moved)
 
 
 def _worker_replacement(config: Config) -> Iterator[Replacement]:

@@ -53,9 +53,10 @@ TOLD = Row("distributed", Kind.SIMULATED, "`nccl` where it was asked for", truth
 class Distributed:
     """The replacements of this process, built once, and what the first process group switches on."""
 
-    def __init__(self, translator: Translator, register: Register) -> None:
+    def __init__(self, translator: Translator, register: Register, note_staged: staging.Note) -> None:
         self._translator = translator
         self._register = register
+        self._note_staged = note_staged
         self._told = 1
         self._groups = Groups(translator, self._first_group, self._devices)
         self._built: dict[str, list[Replacement]] = {}
@@ -123,7 +124,7 @@ class Distributed:
         if kind in wrappers.UNNUMBERED:
             self._ways_back.append(batchnorm.engage(kind))
             if kind != "cpu":
-                self._ways_back += [staging.engage(kind), staging.engage(kind, "Sparse")]
+                self._ways_back += [staging.engage(kind, layout, self._note_staged) for layout in ("", "Sparse")]
 
     def _on_gloo(self) -> bool:
         return self._translator.in_force and backends.own(self._translator.host.type) == backends.EVERYWHERE

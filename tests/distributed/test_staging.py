@@ -1,0 +1,33 @@
+"""Collectives on a device that gloo cannot read: staged through the CPU, and in the report."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import torchdevice
+from tests.virtual.harness import on
+
+
+@on("mps")
+def test_what_crosses_is_in_the_report_with_its_bytes() -> None:
+    torchdevice.activate()
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("nccl", init_method=Path(folder, "store").as_uri(), rank=0, world_size=1)
+        given = torch.arange(4.0, device="cuda")
+        for _ in range(3):
+            dist.all_reduce(given)
+        dist.broadcast(given.to(torch.int64), 0)
+        dist.barrier()
+        dist.destroy_process_group()
+    assert given.tolist() == [0, 1, 2, 3]
+    assert given.device.type == "mps"
+    rows = {row.operator: row for row in torchdevice.report().fallbacks}
+    reduced, sent = rows["c10d::allreduce_"], rows["c10d::broadcast_"]
+    assert (reduced.calls, reduced.bytes, tuple(reduced.dtypes)) == (3, 3 * 2 * 16, ("float32",))
+    assert (sent.calls, sent.bytes, tuple(sent.dtypes)) == (1, 2 * 32, ("int64",))
+    assert "gloo" in reduced.reason
+    assert Path(reduced.site.file).name == "test_staging.py"
