@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
+.PHONY: demo test docs lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +60,13 @@ sanitize: $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The pages that are printed from tables of the code, in seconds.
+docs: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python -W ignore -m tests.fallback.write_docs
+	$(BIN)/python -m torchdevice.cuda.document > docs/masquerade.md
+	PYTHONPATH=src $(BIN)/python -m benchmarks.report
+	$(BIN)/python -m tests.realworld.report > /dev/null
 
 # Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
 conformance: $(VENV)/.installed

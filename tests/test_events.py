@@ -7,6 +7,7 @@ import pytest
 from torchdevice import events
 from torchdevice.errors import TorchDeviceWarning
 from torchdevice.events import Ledger, Redirect, Site
+from torchdevice.fallback import records
 
 CODE = (lambda: None).__code__
 
@@ -45,6 +46,23 @@ def test_memory_stays_flat_and_counts_exact_when_places_keep_changing(monkeypatc
     assert len(ledger._tallies) <= 10
     assert sum(ledger.totals().values()) == 1000
     assert len(ledger.totals()) == 7
+
+
+def test_fallbacks_are_folded_too_and_their_listener_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "FOLD_BEYOND", 10)
+    ledger = records.FallbackLedger()
+    ledger.listener = int  # no record is a number
+    lines = "\n".join(f"add('aten::mode', 'cpu', 'why', ('d{n % 7}',), 0.5, 8)" for n in range(100))
+    with pytest.warns(TorchDeviceWarning, match="dropped") as caught:
+        exec(compile(lines.replace("\n", ";"), "made.py", "exec"), {"add": ledger.add})
+    assert len(caught) == 1
+    assert len(ledger._entries) <= 10
+    totals = ledger.totals()
+    assert len(totals) == 7
+    assert sum(each.calls for each in totals.values()) == 100
+    assert sum(each.bytes for each in totals.values()) == 800
+    ledger.clear()
+    assert ledger.totals() == {}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")

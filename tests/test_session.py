@@ -195,6 +195,26 @@ def test_redirect_restores_what_was_before() -> None:
     assert not torchdevice.is_active()
 
 
+def test_enabled_0_wins_over_activate_and_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_ENABLED", "0")
+    torchdevice.activate()
+    with torchdevice.redirect(policy="portable"):
+        assert not torchdevice.is_active()
+        assert type(torch.zeros) is type(torch.add)
+    assert not torchdevice.is_active()
+
+
+def test_status_tells_where_every_setting_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_FLOAT64", "cpu")
+    monkeypatch.setenv("TORCHDEVICE_MASQUERADE", "1")
+    with torchdevice.redirect(target="cpu"):
+        sources = dict(torchdevice.status().sources)
+    assert sources.pop("target") == "argument"
+    assert sources.pop("float64") == "TORCHDEVICE_FLOAT64"
+    assert sources.pop("masquerade") == "TORCHDEVICE_MASQUERADE"
+    assert sources == dict.fromkeys(("policy", "log_level", "fallback", "device_count", "enabled"), "default")
+
+
 def test_redirect_decorates() -> None:
     @torchdevice.redirect(target="cpu")
     def make() -> torch.Tensor:

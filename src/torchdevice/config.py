@@ -1,15 +1,16 @@
-"""Settings: what can be set, where each value came from, and how bad values are reported.
+"""Settings: what can be set, where each value came from, how bad values are reported, what children inherit of them.
 
-Reading the environment happens here and nowhere else. What the values *mean* lives in `policy`, what they switch
-on lives in `session`.
+What the values *mean* lives in `policy`, what they switch on lives in `session`. Variables that are no setting of a
+session (a virtual device, reports, the command line's own) are read where they are used.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,36 @@ class Config:
     def source(self, name: str) -> str:
         """Where the value of the field `name` came from: "argument", the variable's name, or "default"."""
         return self.sources.get(name, "default")
+
+    def all_sources(self) -> dict[str, str]:
+        """The same for every field."""
+        return {each.name: self.source(each.name) for each in fields(self) if each.name != "sources"}
+
+
+def export(config: Config, target: str) -> Callable[[], None]:
+    """Let child processes inherit the activation through the environment; the undo puts the environment back."""
+    wanted = {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": target, "TORCHDEVICE_POLICY": config.policy}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    return restore
+
+
+@contextmanager
+def without_settings() -> Iterator[None]:
+    """An environment that sets nothing, inside."""
+    saved = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("TORCHDEVICE_")}
+    try:
+        yield
+    finally:
+        os.environ.update(saved)
 
 
 def resolve_config(

@@ -99,6 +99,7 @@ class Record(Protocol):
     def site(self) -> Site: ...
 
 
+T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 Listener = Callable[[R], None]
 Key = tuple[object, ...]
@@ -119,6 +120,20 @@ def renew_after_fork(owner: object, attribute: str) -> None:
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=renew)
+
+
+def told(listener: Callable[[T], None], record: T) -> bool:
+    """Tell a listener; False if it raised, which costs one warning, and it should be dropped."""
+    if sys.is_finalizing():  # modules are being taken down, the listener's own among them
+        return True
+    try:
+        listener(record)
+    except Exception as error:  # user code must not fail because somebody listens
+        warnings.warn(
+            f"torchdevice: the listener {listener!r} raised {error!r} and was dropped", TorchDeviceWarning, stacklevel=2
+        )
+        return False
+    return True
 
 
 class _Tally(Generic[R]):
@@ -164,21 +179,9 @@ class Ledger(Generic[R]):
             if tally is None:
                 tally = self._tallies[key] = _Tally(record, code)
         for listener in listeners:
-            self._tell(listener, record)
+            if not told(listener, record):
+                self._drop(listener)
         return tally.counter
-
-    def _tell(self, listener: Listener[R], record: R) -> None:
-        if sys.is_finalizing():  # modules are being taken down, the listener's own among them
-            return
-        try:
-            listener(record)
-        except Exception as error:  # user code must not fail because somebody listens: dropped, with one warning
-            self._drop(listener)
-            warnings.warn(
-                f"torchdevice: the listener {listener!r} raised {error!r} and was dropped",
-                TorchDeviceWarning,
-                stacklevel=2,
-            )
 
     def _fold(self) -> None:
         for tally in self._tallies.values():

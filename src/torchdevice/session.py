@@ -6,7 +6,6 @@ State of the process is one `Session` object. The public functions of the packag
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import threading
 import warnings
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchdevice import compat, forks
-from torchdevice.config import Config, resolve_config
+from torchdevice.config import Config, export, resolve_config, without_settings
 from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
@@ -80,8 +79,7 @@ class Session:
                 self._check_same(config)
                 return
             if config.enabled:
-                with collector_resting():
-                    self._start(config)
+                self._start(config)
 
     def deactivate(self) -> None:
         """End translation and put every object of torch back. Nothing happens if it is not on."""
@@ -92,13 +90,14 @@ class Session:
     def _start(self, config: Config) -> None:
         host = target_host(config.target, config.source("target"))
         compat.default_device_functions()
-        self._replace(config, host)
-        self._config = config
-        try:
-            self._complete(config, host)
-        except BaseException:  # torch is never left half patched
-            self._stop()
-            raise
+        with collector_resting():
+            self._replace(config, host)
+            self._config = config
+            try:
+                self._complete(config, host)
+            except BaseException:  # torch is never left half patched
+                self._stop()
+                raise
 
     def _replace(self, config: Config, host: Host) -> None:
         """Translate for a host from now on; all of it, or nothing."""
@@ -130,7 +129,7 @@ class Session:
         heard.enter_context(self._translator.ledger.listening(log.redirected))
         if config.masquerade:
             heard.enter_context(self._masquerades().register.ledger.listening(log.answered))
-        self._undo.append(_exported(config, host))
+        self._undo.append(export(config, host.type))
         if host.accelerated:
             self._undo.append(_covered(config, host))
 
@@ -204,6 +203,9 @@ class Session:
     def _redirected(self, target: str | None, policy: str | None) -> Iterator[None]:
         config = resolve_config(target=target, policy=policy)
         refuse_without_global_lock()
+        if not config.enabled:
+            yield
+            return
         with self._lock:
             before = self._config
             if before is not None:
@@ -239,9 +241,7 @@ class Session:
             active=self.active,
             target=self._translator.host.type if config else None,
             policy=config.policy if config else None,
-            sources={name: config.source(name) for name in ("target", "policy", "log_level", "enabled")}
-            if config
-            else {},
+            sources=config.all_sources() if config else {},
             override=self._translator.override.is_on(),
             patched=self._applied.paths if self._applied else (),
             skipped=(*self._replacements.skips, *(self._masked.skips if self._masked is not None else ())),
@@ -333,17 +333,8 @@ def activate_or_warn() -> None:
         session.activate()
     except ConfigError as error:
         warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
-        with _without_settings():
+        with without_settings():
             session.activate()
-
-
-@contextmanager
-def _without_settings() -> Iterator[None]:
-    saved = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("TORCHDEVICE_")}
-    try:
-        yield
-    finally:
-        os.environ.update(saved)
 
 
 def _covered(config: Config, host: Host) -> Callable[[], None]:
@@ -371,22 +362,6 @@ def _worker_replacement(config: Config) -> Iterator[Replacement]:
 def _worker_entry(config: Config, *args: Any, **kwargs: Any) -> Any:
     session.confine_to_cpu(config)
     return compat.worker_loop(*args, **kwargs)
-
-
-def _exported(config: Config, host: Host) -> Callable[[], None]:
-    """Let child processes inherit the activation through the environment; the undo puts the environment back."""
-    wanted = {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": host.type, "TORCHDEVICE_POLICY": config.policy}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-
-    def restore() -> None:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-    return restore
 
 
 activate = session.activate

@@ -78,3 +78,6 @@ def test_the_map_is_printed_from_the_data(entries: list[Entry]) -> None:
     text = page.partition(BEGIN)[2].partition(END)[0].strip()
     assert text == codebase_map(entries, answering_modules(entries)).strip(), AGAIN
     assert "torchdevice.patching.adapters" in text
+    homes = answering_modules(entries)
+    assert homes["torch.accelerator.current_accelerator"] == "torchdevice.cuda.agnostic"
+    assert homes["torch.distributed.init_process_group"] == "torchdevice.distributed.groups"

@@ -27,6 +27,14 @@ def test_every_operator_has_its_place() -> None:
 
 
 @on("mps:real", env={"TORCHDEVICE_FALLBACK": "mlx,cpu"})
+def test_the_pages_are_printed_from_the_tables() -> None:
+    from tests.fallback.write_docs import pages
+
+    for path, text in pages().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make docs`"
+
+
+@on("mps:real", env={"TORCHDEVICE_FALLBACK": "mlx,cpu"})
 def test_mlx_is_asked_first_where_the_table_says_that_it_pays() -> None:
     from torchdevice.fallback.mlx import costs
 

@@ -1,6 +1,6 @@
-"""Writes docs/fallback.md and docs/mlx.md: what is generated in them comes from the code and a virtual mps.
+"""Writes docs/fallback.md and docs/mlx.md: what is generated in them comes from the code and a virtual mps (`make docs`).
 
-python -m tests.fallback.write_docs
+The figures of conformance are what `python -m tests.fallback.sweep` printed; they are kept as they stand.
 """
 # ruff: noqa: E501 - paragraphs of Markdown
 
@@ -24,7 +24,7 @@ FALLBACK = """# Operators that the target lacks
 
 Code that calls an operator for which the accelerator has no kernel runs all the same: its arguments go to the CPU (or to
 MLX), the operator runs there, its results come back to the accelerator, and gradients flow as if nothing had happened.
-Operators that the accelerator has are not touched: no kernel of theirs is replaced, no wrapper stands before them.
+Operators that the accelerator has are not touched, but for the few under *Guards*, whose own kernel is asked first.
 
 ```python
 import torchdevice, torch
@@ -129,32 +129,36 @@ def kept(path: Path, heading: str) -> str:
     return "\n".join(line for line in rest.splitlines() if line.startswith("|"))
 
 
-def main() -> None:
+def pages() -> dict[Path, str]:
+    """Both files as they should be. Needs a virtual mps with the Mac's own kernels and `TORCHDEVICE_FALLBACK=mlx,cpu`."""
     path = DOCS / "fallback.md"
     figures = kept(path, "## Conformance")
-    os.environ["TORCHDEVICE_FALLBACK"] = "mlx,cpu"
-    torchdevice.virtual.install("mps", support="real")
     torchdevice.activate(policy="portable")
     covered = Counter(gap.key for gap in fallback.coverage.covered)
     matrix = fallback.matrix()
-    path.write_text(
-        FALLBACK.format(
-            covered="On `mps`: " + ", ".join(f"{count} under `{key}`" for key, count in covered.most_common()) + ".",
-            guarded=names(GUARDED["mps"]),
-            exempt=names(EXEMPT),
-            version=torch.__version__.partition("+")[0],
-            matrix="\n".join(f"| {where} | {count} |" for where, count in matrix.summary().items()),
-            on_mlx=names(name for name, where in matrix.rows.items() if where == "mlx"),
-            elsewhere=names(name for name, where in matrix.rows.items() if where == "cpu"),
-            figures=figures,
-        )
+    text = FALLBACK.format(
+        covered="On `mps`: " + ", ".join(f"{count} under `{key}`" for key, count in covered.most_common()) + ".",
+        guarded=names(GUARDED["mps"]),
+        exempt=names(EXEMPT),
+        version=torch.__version__.partition("+")[0],
+        matrix="\n".join(f"| {where} | {count} |" for where, count in matrix.summary().items()),
+        on_mlx=names(name for name, where in matrix.rows.items() if where == "mlx"),
+        elsewhere=names(name for name, where in matrix.rows.items() if where == "cpu"),
+        figures=figures,
     )
     kinds: dict[tuple[str, str], list[str]] = {}
     for name, rule in executor.rules().items():
         dtypes = " ".join(sorted(SHORT.get(dtype, str(dtype).removeprefix("torch.")) for dtype in rule.dtypes))
         kinds.setdefault((rule.kind, dtypes), []).append(name)
     rows = "\n".join(f"| {kind} | {dtypes} | {names(members)} |" for (kind, dtypes), members in kinds.items())
-    (DOCS / "mlx.md").write_text(MLX.format(count=len(executor.rules()), rows=rows))
+    return {path: text, DOCS / "mlx.md": MLX.format(count=len(executor.rules()), rows=rows)}
+
+
+def main() -> None:
+    os.environ["TORCHDEVICE_FALLBACK"] = "mlx,cpu"
+    torchdevice.virtual.install("mps", support="real")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

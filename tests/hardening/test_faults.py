@@ -32,7 +32,7 @@ def failing(*args: Any, **kwargs: Any) -> Any:
 STEPS: dict[str, tuple[Any, str]] = {
     "masquerade": (Masquerades, "start"),
     "logging": (session_module.log, "set_up"),
-    "environment": (session_module, "_exported"),
+    "environment": (session_module, "export"),
     "dynamo": (session_module.compat, "when_dynamo_is_imported"),
     "weights_only": (session_module.compat, "weights_only_cache_clear"),
     "workers": (session_module, "_worker_replacement"),

@@ -3,8 +3,8 @@
     surface     what is public: functions, classes, methods, properties, settings
     signatures  how each is called, which parameters are devices, what role a device plays
     treatment   what TorchDevice does with it, computed from tables that the composer hands in
-    native      which of cpu, cuda and mps have kernels for it
-    mlx         the same in MLX
+    mlx         the same in MLX; mlx_pairs are the pairs
+    proof       for parameters that are devices and are not patched: why nothing has to be
     status      what all of that amounts to; a status is computed, never claimed
     entries     one row per name, all of the above
     store       the measured results and the notes, in `data`

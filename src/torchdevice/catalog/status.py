@@ -57,13 +57,6 @@ class Measured:
     why: dict[str, str] = field(default_factory=dict)
 
     @property
-    def asks_for_a_device(self) -> bool:
-        """Whether the call asked for "cuda": an expression with `D`, or a database's sample on that device."""
-        return self.by in ("OpInfo", "ModuleInfo", "OptimizerInfo") or any(
-            mark in self.call for mark in ("D)", "D,", "T(", "I(", "B(", "P(", "net(", "deep(", "opt(", "sparse(")
-        )
-
-    @property
     def gives_the_device(self) -> bool:
         """Whether a device-like parameter itself was given "cuda"."""
         return self.by == "ModuleInfo" or any(

@@ -1,6 +1,6 @@
 """The command `torchdevice`: finds the command that is meant and hands over to its file. Imports no torch.
 
-A command is a row in `COMMANDS` and a module beside this file with two functions: `parser()` and `main(options)`.
+A command is a row in `COMMANDS` and a module beside this file with two functions: `parser()` and `main(words)`.
 """
 
 from __future__ import annotations

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+import torchdevice
 from torchdevice.catalog.entries import Entry, build
 from torchdevice.catalog.store import load_notes, load_results
 from torchdevice.catalog.surface import Surface, read_surface
 from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRANSLATED, UNSUPPORTED, Patched, Tables
-from torchdevice.cuda import agnostic
+from torchdevice.cuda import agnostic, neighbours
 from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
 from torchdevice.cuda.surface import ANSWERS, SURFACE, Kind
 from torchdevice.fallback.mlx import executor as mlx
@@ -36,6 +38,7 @@ _ANSWERING = {
     "xpu": "torchdevice.cuda.masquerade",
     "mps": "torchdevice.cuda.metal",
 }
+_PACKAGE = os.path.dirname(torchdevice.__file__) + os.sep
 _COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 
 
@@ -70,8 +73,26 @@ def _patched() -> dict[int, Patched]:
             subject = resolve_path(holder) if last in ("__init__", "__new__") else before
             expected = _signature(before)
             same = expected is None or _signature(_function(value)) == expected
-            found.setdefault(id(subject), Patched(path, how.get(path, "masquerade"), same))
+            found.setdefault(id(subject), Patched(path, how.get(path) or _maker(value), same))
     return found
+
+
+def _maker(value: Any) -> str:
+    """For replacements that are no point: the masquerade's, or the module of ours that wrote them."""
+    module = _home(value)
+    return "masquerade" if module.startswith(("cuda.", "torch")) else module
+
+
+def _home(value: Any) -> str:
+    """The module that a function's code stands in, below our package; its own word where it has no code."""
+    code = getattr(inspect.unwrap(_function(value), stop=_is_ours), "__code__", None)
+    if code is None or not code.co_filename.startswith(_PACKAGE):
+        return str(getattr(value, "__module__", "torch"))
+    return code.co_filename.removeprefix(_PACKAGE).removesuffix(".py").replace(os.sep, ".")
+
+
+def _is_ours(value: Any) -> bool:
+    return getattr(value, "__code__", _is_ours.__code__).co_filename.startswith(_PACKAGE)
 
 
 def _elsewhere() -> list[Replacement]:
@@ -114,6 +135,10 @@ def _kernels() -> dict[str, frozenset[str]]:
 def answering_modules(entries: Sequence[Entry]) -> dict[str, str]:
     """Which module of ours answers for a name: the one whose code its treatment runs. Names that pass have none."""
     adapters_of = {point.path: point.adapter.__module__ for point in all_points()}
+    rows_of = dict.fromkeys(agnostic.WORDS, agnostic.__name__)
+    rows_of |= dict.fromkeys((row.path for row in (*NEIGHBOURS, *BUILDERS)), neighbours.__name__)
+    with redirect(target="cpu"):
+        written = {path: f"torchdevice.{_home(resolve_path(path))}" for path in status().patched}
     found = {}
     for entry in entries:
         path = entry.how.partition(" by ")[0]
@@ -122,7 +147,8 @@ def answering_modules(entries: Sequence[Entry]) -> dict[str, str]:
         elif entry.treatment == FALLBACK:
             found[entry.name] = "torchdevice.fallback"
         elif entry.treatment != PASSTHROUGH:
-            found[entry.name] = _ANSWERING.get(entry.name.split(".")[1], "torchdevice.cuda.neighbours")
+            by_row = rows_of.get(entry.name) or rows_of.get(path) or _ANSWERING.get(entry.name.split(".")[1])
+            found[entry.name] = by_row or written[path]
     return found
 
 

@@ -8,6 +8,8 @@
     failures    the target's errors in the classes and words that CUDA code looks for
     register    who is answered and who gets the truth; the count of answers
     masquerade  rows become replacements
+    agnostic    torch.accelerator on a CPU, answered as torch.cuda is
+    packages    libraries that would wake CUDA-only code, and get the truth
     neighbours  names outside the namespaces that CUDA code uses with them; parallel and norms are what some stand for
     document    docs/masquerade.md, printed from the rows
 

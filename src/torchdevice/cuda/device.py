@@ -13,7 +13,8 @@ Table = dict[str, Any]
 
 # The version that user code is told while the masquerade is on, and what goes with it. 8.0 is the first capability
 # with bfloat16 and TF32 and without float8: what the targets can do.
-CUDA_VERSION = "12.8"
+CUDA_VERSION, CUDNN_VERSION = "12.8", 91002
+NCCL_VERSION = (2 << 32) | (27 << 16) | 3
 CAPABILITY = (8, 0)
 ARCHITECTURES = "sm_80"
 

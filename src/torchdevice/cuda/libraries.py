@@ -12,10 +12,8 @@ from typing import Any
 import torch
 
 from torchdevice.compat import RealDevice
-from torchdevice.cuda.device import Table, constant, nothing
+from torchdevice.cuda.device import NCCL_VERSION, Table, constant, nothing
 from torchdevice.cuda.target import Target
-
-NCCL_VERSION = (2 << 32) | (27 << 16) | 3
 
 
 class CudaStatus(enum.IntEnum):

@@ -1,4 +1,4 @@
-"""Rows become replacements: which object answers a name, who gets the truth instead, and the record of each answer.
+"""Rows become replacements: which object answers a name. Who gets the truth instead, and the count, is `register`.
 
 One `Masquerade` per namespace that the host lacks, built once a process; `session` applies its replacements.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -183,18 +181,6 @@ def _is_public(module: ModuleType, name: str) -> bool:
     return name in getattr(module, "__all__", ()) or (not hasattr(module, "__all__") and not name.startswith("_"))
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """What is built lives on, so a garbage collection on the way finds nothing, and takes longer than the building."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
     """Names of torch.cuda that the target's own module lacks: code that was told `getattr(torch, x.device.type)`."""
     made = [
@@ -221,8 +207,7 @@ class Masquerades:
         self.register.target = host.type
         self.register.places.clear()
         if (host, told) not in self._built:
-            with _without_collection():
-                self._built[host, told] = self._build(host, told)
+            self._built[host, told] = self._build(host, told)
         return self._built[host, told]
 
     def _build(self, host: Host, told: int) -> list[Replacement]:

@@ -23,7 +23,6 @@ from torchdevice.patching.adapters import dress
 from torchdevice.patching.engine import Replacement
 
 _getframe = sys._getframe
-CUDNN_VERSION = 91002
 
 
 @dataclass(frozen=True)
@@ -237,7 +236,11 @@ NEIGHBOURS = (
     Neighbour(f"{_BACKEND}cuda.is_built", S, "`True`", answering(device.constant(True)), truth=True),
     Neighbour(f"{_BACKEND}cudnn.is_available", S, "`True`", answering(device.constant(True)), truth=True),
     Neighbour(
-        f"{_BACKEND}cudnn.version", S, f"`{CUDNN_VERSION}`", answering(device.constant(CUDNN_VERSION)), truth=True
+        f"{_BACKEND}cudnn.version",
+        S,
+        f"`{device.CUDNN_VERSION}`",
+        answering(device.constant(device.CUDNN_VERSION)),
+        truth=True,
     ),
     Neighbour(f"{_BACKEND}cuda.cufft_plan_cache", S, "an empty cache whose limit is kept", plan_caches),
     Neighbour(f"{_BACKEND}cuda.cublas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),

@@ -3,7 +3,7 @@
 `torch.cuda.memory_summary` is Python code over `torch._C._cuda_memoryStats`. A shadow copies such functions with
 globals of their own, in which `torch._C` finds the functions that it is given before the real ones. So signatures,
 documentation, argument checks and error messages are torch's own in every version, and only the C functions (`natives`,
-see the other files here) have to be answered. What may not be seen by whom is decided in `masquerade`.
+see the other files here) have to be answered. What may not be seen by whom is decided in `register`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows: every public name of torch.cuda, torch.mps and torch.xpu, what becomes of it, and what it answers.
 
 A row says how user code is answered on a machine that lacks the namespace's device. The functions that answer are in
-the other files of this package; who gets the truth instead of an answer is `masquerade`. Tests enumerate the installed
+the other files of this package; who gets the truth instead of an answer is `register`. Tests enumerate the installed
 torch against these rows; docs/masquerade.md is printed from them.
 """
 

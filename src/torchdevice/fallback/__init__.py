@@ -1,7 +1,8 @@
 """Operators that the target lacks: they run elsewhere and their results come back, gradients included.
 
 Everything happens in the dispatcher, below autograd, so that a program needs no change and an operator that the target
-has costs nothing. `session` switches it on and off; the names here are what users and reports ask.
+has costs nothing, but for the few that are guarded. `session` switches it on and off; the names here are what users
+and reports ask.
 """
 
 from __future__ import annotations

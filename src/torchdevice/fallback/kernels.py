@@ -1,6 +1,7 @@
 """Puts our kernels into the dispatcher for what a target lacks, and takes them out again.
 
-What is lacking is `capability`; who computes is `route`. Operators that the target has are not touched.
+What is lacking is `capability`; who computes is `route`. Operators that the target has are not touched, but for those
+of `guards`, whose own kernel is asked first.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from torchdevice.fallback.kernels import Coverage
 from torchdevice.fallback.mlx import executor as mlx
 
 NATIVE, GUARDED, MLX, CPU, NOWHERE = "native", "guarded", "mlx", "cpu", "nowhere"
-ROUTES = (NATIVE, GUARDED, MLX, CPU, NOWHERE)
 RUNNING, DISPATCHER, LISTED = (
     "the running session",
     "torch's dispatcher",

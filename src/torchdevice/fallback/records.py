@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
 
-from torchdevice.events import Fallback, FallbackTotals, Site, renew_after_fork
+from torchdevice.events import FOLD_BEYOND, Fallback, FallbackTotals, Site, renew_after_fork, told
 from torchdevice.patching.callers import Roles, user_frame
 
 Listener = Callable[[Fallback], None]
@@ -35,6 +35,7 @@ class FallbackLedger:
 
     def __init__(self) -> None:
         self._entries: dict[Key, _Entry] = {}
+        self._folded: dict[Fallback, FallbackTotals] = {}
         self._lock = threading.Lock()
         self._roles = Roles()
         self.listener: Listener | None = None
@@ -51,14 +52,17 @@ class FallbackLedger:
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
+                if len(self._entries) >= FOLD_BEYOND:
+                    self._folded = self._merged()
+                    self._entries.clear()
                 record = Fallback(operator, executor, reason, dtypes, self._site(frame))
                 entry = self._entries[key] = _Entry(record, code)
                 fresh = record
             entry.calls += 1
             entry.seconds += seconds
             entry.moved += moved
-        if fresh is not None and self.listener is not None:
-            self.listener(fresh)
+        if fresh is not None and self.listener is not None and not told(self.listener, fresh):
+            self.listener = None
 
     def place(self) -> Site:
         """The line of user code that is running, for messages."""
@@ -71,16 +75,22 @@ class FallbackLedger:
 
     def totals(self) -> dict[Fallback, FallbackTotals]:
         """Each record with its figures, the slowest first."""
-        merged: dict[Fallback, FallbackTotals] = {}
         with self._lock:
-            for entry in self._entries.values():
-                before = merged.get(entry.record, FallbackTotals(0, 0.0, 0))
-                merged[entry.record] = FallbackTotals(
-                    before.calls + entry.calls, before.seconds + entry.seconds, before.bytes + entry.moved
-                )
+            merged = self._merged()
         return dict(sorted(merged.items(), key=lambda item: -item[1].seconds))
+
+    def _merged(self) -> dict[Fallback, FallbackTotals]:
+        """Places by file and line, which do not grow with code that is made by `exec`."""
+        merged = dict(self._folded)
+        for entry in self._entries.values():
+            before = merged.get(entry.record, FallbackTotals(0, 0.0, 0))
+            merged[entry.record] = FallbackTotals(
+                before.calls + entry.calls, before.seconds + entry.seconds, before.bytes + entry.moved
+            )
+        return merged
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._entries.clear()
+            self._folded.clear()

@@ -35,11 +35,6 @@ class Plan:
     single: bool
     recorded: bool = False
 
-    @property
-    def mutates(self) -> bool:
-        """Whether any argument changes."""
-        return bool(self.written or self.outs)
-
 
 def read_plan(name: str) -> Plan | None:
     """The plan for `aten::add.Tensor`; None where torch gives no handle to call it by."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 _ABSENT = object()
-
-Undo = Callable[[], None]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torchdevice.compat import RealDevice, RealTensor, place_storage
-from torchdevice.patching.adapters import Function, arriving, dress
+from torchdevice.patching.adapters import PINNABLE, Function, arriving, dress
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.resolve import Caller
 
@@ -87,7 +87,7 @@ def iterator_init(original: Function, path: str, translator: Translator) -> Func
             original(self, loader)
             return
         asked = loader.pin_memory
-        if asked and translator.host.type not in ("cuda", "xpu"):
+        if asked and translator.host.type not in PINNABLE:
             # For this call only: torch would warn on every epoch that there is nothing to pin for.
             loader.pin_memory = False
         try:

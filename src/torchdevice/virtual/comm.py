@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchdevice.cuda.device import NCCL_VERSION
+
 Devices = Sequence[int]
 
 
@@ -91,6 +93,6 @@ TABLE = {
     "_nccl_broadcast": nccl_broadcast,
     "_nccl_all_gather": nccl_all_gather,
     "_nccl_reduce_scatter": nccl_reduce_scatter,
-    "_nccl_version": lambda: (2 << 32) | (21 << 16) | 5,
+    "_nccl_version": lambda: NCCL_VERSION,
     "_nccl_version_suffix": lambda: b"",
 }

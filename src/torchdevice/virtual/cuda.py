@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import torch
 
+from torchdevice.cuda.device import CUDA_VERSION, CUDNN_VERSION
 from torchdevice.virtual import accelerator, comm, compilers, distributed, legacy, memory, storage, streams
 from torchdevice.virtual.accelerator import constant, nothing
 from torchdevice.virtual.library import Library
 from torchdevice.virtual.patches import on_base, put
 
-CUDA_VERSION, CUDNN_VERSION = "12.8", 91002
 ARCHITECTURES = "sm_80 sm_86 sm_90"
 
 

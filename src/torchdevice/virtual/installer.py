@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 
+from torchdevice import compat_dispatcher
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
 from torchdevice.virtual import build, cuda, matrix, memory, mps, selftest, xpu
 from torchdevice.virtual.library import ANY_DEVICE, DENY, EVEN_SIZES, FUNCTIONALITIES, NO_DEVICE_CHECK, WARN, Library
@@ -172,10 +173,10 @@ def _register(library: Library, device: str, support: Support) -> frozenset[tupl
     refusal = WARN | NO_DEVICE_CHECK if fallback_wanted else DENY
     denied_dtypes = matrix.denied_dtypes(key) if real else {}
     for number, functionality in enumerate(FUNCTIONALITIES):
-        own = _registrations(f"{functionality}{key}")
+        own = compat_dispatcher.kernels_under(f"{functionality}{key}")
         whole = matrix.WHOLE.get(functionality, ())
         supported = matrix.supported(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
-        names = {*_registrations(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
+        names = {*compat_dispatcher.kernels_under(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
         for name in sorted(names):
             space, _, short = name.partition("::")
             if space == "aten" and not functionality and short in NATIVE:
@@ -193,17 +194,10 @@ def _register(library: Library, device: str, support: Support) -> frozenset[tupl
             library.call("register", name.encode(), number, flags, denied_dtypes.get(short, 0))
         library.call("fallback", number, refusal if real else NO_DEVICE_CHECK)
     for short, mask in denied_dtypes.items():
-        if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{short}", "CompositeImplicitAutograd"):
+        if compat_dispatcher.has_kernel(f"aten::{short}", "CompositeImplicitAutograd"):
             library.call("guard_dtypes", short.encode(), mask)
     return frozenset(refused)
 
 
 def _has(name: str, supported: frozenset[str]) -> bool:
     return name in supported or matrix.delegates_to(name, supported)
-
-
-def _registrations(key: str) -> list[str]:
-    try:
-        return list(torch._C._dispatch_get_registrations_for_dispatch_key(key))
-    except RuntimeError:  # a key that torch has no name for (QuantizedMPS): nobody can have registered under it
-        return []

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torchdevice.compat import stream_type_number
 from torchdevice.virtual.library import Library
 
 
@@ -26,7 +27,7 @@ def stream_base(device: str, handle: str) -> type:
         ) -> Any:
             if stream_id is None and not stream_ptr:
                 return torch.Stream.__new__(cls, device=device, priority=priority)
-            kind = device_type or int(torch._C._autograd.DeviceType.__members__[device.upper()].value)
+            kind = device_type or stream_type_number(device)
             return torch.Stream.__new__(
                 cls,
                 stream_id=stream_ptr if stream_id is None else stream_id,
