@@ -159,9 +159,7 @@ def test_submodules_and_package_hold_the_same_object(active: None) -> None:
 
 def test_the_document_is_printed_from_the_table() -> None:
     page = Path(__file__).parents[2] / "docs" / "masquerade.md"
-    assert page.read_text(encoding="utf-8") == document.page(), (
-        "run: make docs"
-    )
+    assert page.read_text(encoding="utf-8") == document.page(), "run: make docs"
 
 
 def test_activation_is_fast() -> None:

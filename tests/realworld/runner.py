@@ -37,6 +37,7 @@ _ERROR = re.compile(
     r"^(?:\[rank\d+\]: *|E +)?(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Refused|Unavailable|Interrupt))(?::|$)"
 )
 Row = dict[str, Any]
+_RENDEZVOUS = threading.Lock()  # programs of several processes meet at a port that their text says
 
 
 def run(program: Program, mode: Mode, reference: Row | None = None) -> Row:
@@ -49,9 +50,11 @@ def run(program: Program, mode: Mode, reference: Row | None = None) -> Row:
     with tempfile.TemporaryDirectory(prefix="realworld") as folder:
         script = Path(folder) / f"{program.name}.py"
         script.write_text(program.text(mode.replacements(program)), encoding="utf-8")
-        started = time.monotonic()
-        code, out, err = _execute([*mode.command(program), str(script)], mode.variables(program, Path(folder)), folder)
-        seconds = round(time.monotonic() - started, 1)
+        command, variables = [*mode.command(program), str(script)], mode.variables(program, Path(folder))
+        with _RENDEZVOUS if program.gpus > 1 else contextlib.nullcontext():
+            started = time.monotonic()
+            code, out, err = _execute(command, variables, folder)
+            seconds = round(time.monotonic() - started, 1)
     said = _said(out)
     refused = program.refusal and said is None  # where a library has a way of its own, that is judged
     error = _refusal(program, code, out + err) if refused else _verdict(program, mode, code, err, said, reference)
