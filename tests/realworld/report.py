@@ -36,8 +36,8 @@ cannot work (a CUDA extension) passes if it ends in the one error that says so.
 With the default policy random numbers come from the GPU, so only `portable` can be compared there to the last digit.
 The torchvision of the package index is built for CUDA: beside a CPU build of torch it cannot be imported, unless its
 operators `nms` and `qnms` are declared first, which a `sitecustomize` does for every mode (`tests/realworld/prelude`).
-The rows come from several runs: one is kept until its program changes (`make realworld RESUME=--resume`); `make
-realworld` measures all of them anew. What fails, and why: [limits.md](limits.md).
+`make realworld` measures all of them anew, `make realworld RESUME=--resume` what changed since. What fails, and why:
+[limits.md](limits.md).
 """
 
 
@@ -49,7 +49,7 @@ def _shown(results: Results) -> list[Mode]:
 
 def main() -> None:
     results = Results(RESULTS)
-    parts = [HEAD, _totals(results), _programs(results)]
+    parts = [HEAD, _totals(results), *_unmeasured(results), _programs(results)]
     if table.UNAVAILABLE:
         rows = "\n".join(f"- **{package}**: {reason}" for package, reason in sorted(table.UNAVAILABLE.items()))
         parts.append(f"## Packages that do not install beside this torch\n\n{rows}\n")
@@ -67,6 +67,11 @@ def _totals(results: Results) -> str:
     anywhere = sum(any(_passed(results, program, name) for name in ours) for program in table.PROGRAMS)
     lines.append(_share("at least one mode of ours", anywhere, len(table.PROGRAMS)))
     return "\n".join([*lines, ""])
+
+
+def _unmeasured(results: Results) -> list[str]:
+    left = [mode.title for mode in modes.MODES if mode not in _shown(results) and mode.name != JUDGE]
+    return [f"Not measured yet: {'; '.join(left)}.\n"] if left else []
 
 
 def _share(title: str, passed: int, tried: int) -> str:
