@@ -42,12 +42,13 @@ class Profiler:
         self._timer: ctypes.CDLL | None = None
         self._missing = ""
         self._lines = _Lines()
+        self._executors = dict(route.EXECUTORS)
         try:
             self._timer = _load(build(OPERATOR_TIMES))
         except VirtualDeviceUnavailable as error:
             self._missing = f"Only operators that ran elsewhere were timed. {error}"
             return
-        for name, execute in route.EXECUTORS.items():
+        for name, execute in self._executors.items():
             route.EXECUTORS[name] = _labelled(name.encode(), execute, self._timer)
 
     def start(self) -> None:
@@ -57,7 +58,8 @@ class Profiler:
         self._lines.start()
 
     def stop(self) -> None:
-        """What was measured stays."""
+        """What was measured stays; the executors are as they were for sessions to come."""
+        route.EXECUTORS.update(self._executors)
         if self._timer is not None:
             self._timer.td_observe_stop()
         self._lines.stop()
