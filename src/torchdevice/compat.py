@@ -1,16 +1,13 @@
 """Every probe of a torch version and every private torch name that TorchDevice touches, each with its reason.
 
 "Expiry" says what would make an entry unnecessary. What concerns operators and their kernels is `compat_dispatcher`,
-what concerns process groups `compat_distributed`. Virtual devices, which replace torch's own `_C` functions by the
-dozen, list those names in tables of their own.
+process groups `compat_distributed`, torch's compiler and TorchScript `compat_compilers`. Virtual devices, which replace
+torch's own `_C` functions by the dozen, list those names in tables of their own.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import os
 import re
 import sys
@@ -45,9 +42,10 @@ DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 STORAGE_BASE = "torch.storage._StorageBase"
 # What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.
 REBUILD_TENSOR = "torch._utils._rebuild_tensor"
-# By which torch's compiler decides whether compiled code must be run without autocast. Expiry: one that asks MPS too
-# (2.13 does not, and casts a second time there).
-ANY_AUTOCAST = "torch._C._is_any_autocast_enabled"
+# Which device types optimizers take with capturable=True. Expiry: no list there.
+CAPTURABLE = "torch.optim.optimizer._get_capturable_supported_devices"
+# What every way to choose among attention's kernels ends in. Expiry: a public setter for all of them.
+ATTENTION_KERNELS = "torch.nn.attention._sdpa_kernel"
 # The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 
@@ -116,42 +114,6 @@ def lost_by_fork(kind: str) -> bool:
     return asked is not None and bool(asked())
 
 
-def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> None:
-    """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is, if it is one.
-
-    Stays for the life of the process, as the wrapper does. Expiry: torch.jit's removal.
-    """
-    from torch.jit import _builtins
-
-    table = _builtins._get_builtin_table()
-    operator = table.get(id(original))
-    if operator is not None:
-        table[id(wrapper)] = operator
-
-
-def script_graphs(made: Any) -> Iterator[Any]:
-    """The graphs of what `torch.jit.script` returned: a function's, or those of all methods of all modules.
-
-    Expiry: torch.jit's removal.
-    """
-    if isinstance(made, torch.jit.ScriptModule):
-        for module in made.modules():
-            for name in module._c._method_names():
-                yield module._c._get_method(name).graph
-    elif isinstance(made, torch.jit.ScriptFunction):
-        yield made.graph
-
-
-def inline_graph(graph: Any) -> None:
-    """Put the bodies of called functions and methods into a TorchScript graph. Expiry: torch.jit's removal."""
-    torch._C._jit_pass_inline(graph)
-
-
-def parse_schema(text: str) -> Any:
-    """An operator's schema from its text. Expiry: public access to operator schemas."""
-    return torch._C.parse_schema(text)
-
-
 def weights_only_cache_clear() -> None:
     """Forget which `torch.device` class the safe unpickler allows: it caches the one it saw first.
 
@@ -186,100 +148,6 @@ def legacy_tensor_types() -> Iterator[tuple[ModuleType, str]]:
     """
     for kind in sorted(torch._tensor_classes, key=str):
         yield sys.modules[kind.__module__], kind.__name__
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Runs an action once, right after a module has been imported for the first time."""
-
-    def __init__(self, module: str, action: Callable[[], None]) -> None:
-        self._module = module
-        self._action = action
-        self._searching = False
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._module or self._searching:
-            return None
-        self._searching = True
-        try:
-            spec = importlib.util.find_spec(fullname)
-        finally:
-            self._searching = False
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            self.remove()
-            self._action()
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-    def remove(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-
-
-def when_dynamo_is_imported(action: Callable[[], None]) -> Undo:
-    """Run `action` now if torch's compiler front end is loaded, else when it first is (importing it takes a second).
-
-    Expiry: `torch.compiler.substitute_in_graph` working without importing the compiler.
-    """
-    return when_imported("torch._dynamo", "optimize", action)
-
-
-def when_imported(name: str, last: str, action: Callable[[], None]) -> Undo:
-    """Run `action` now if a module is loaded (as told by a name that it defines late), else when it first is."""
-    module = sys.modules.get(name)
-    if module is not None and hasattr(module, last):
-        action()
-        return lambda: None
-    finder = _AfterImport(name, action)
-    sys.meta_path.insert(0, finder)
-    return finder.remove
-
-
-def trace_as(wrapper: Callable[..., Any], twin: Callable[..., Any]) -> None:
-    """Make torch's compiler trace `twin` wherever it meets `wrapper`. The rules must be on the originals already."""
-    torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
-
-
-def rules_on_originals(pairs: Sequence[tuple[Callable[..., Any], Callable[..., Any]]]) -> Undo:
-    """Give torch's compiler the rules of the originals in `pairs` of (wrapper, original). Needs it to be loaded.
-
-    It looks its rules up by name, when it starts and again after `init_process_group`; if that is while torch is
-    patched, the rule for an original lands on its wrapper and has to be moved. Expiry: rules by object.
-    """
-    from torch._dynamo import trace_rules
-    from torch._dynamo.variables import PolyfilledFunctionVariable as Substituted
-
-    def move() -> None:
-        rules, substituted = trace_rules.get_torch_obj_rule_map(), Substituted._get_polyfill_handlers()
-        for wrapper, original in pairs:
-            if rules.get(wrapper, Substituted) is not Substituted:
-                rules[original] = rules.pop(wrapper)
-            if wrapper in substituted:  # by `trace_as`, before the rules were read again
-                rules[wrapper] = Substituted
-
-    def clear_and_move() -> None:
-        clear()
-        move()
-
-    def put_back() -> None:
-        trace_rules.clear_lru_cache = clear
-
-    clear = trace_rules.clear_lru_cache
-    trace_rules.clear_lru_cache = clear_and_move
-    move()
-    return put_back
-
-
-def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make torch's compiler run `function` while tracing and keep the result as a constant."""
-    return torch.compiler.assume_constant_result(function)
 
 
 # torch.utils.checkpoint keeps the random state of a device only if its module says so, and torch.mps does not: dropout

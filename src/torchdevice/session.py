@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ContextDecorator, ExitStack, cont
 from dataclasses import dataclass
 from typing import Any
 
-from torchdevice import compat, forks
+from torchdevice import compat, compat_compilers, forks
 from torchdevice.config import Config, export, resolve_config, without_settings
 from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.distributed.points import Distributed
@@ -120,7 +120,7 @@ class Session:
             self._undo += self._masquerades().start(host)
             self._undo += self._process_groups().start()
         self._register_builtins()
-        self._undo.append(compat.when_dynamo_is_imported(self._register_twins))
+        self._undo.append(compat_compilers.when_dynamo_is_imported(self._register_twins))
         compat.weights_only_cache_clear()
         self._undo.append(compat.weights_only_cache_clear)
         self._undo.append(log.set_up(config))
@@ -170,16 +170,16 @@ class Session:
         if not self._builtins_registered:
             self._builtins_registered = True
             for wrapper, original in self._replacements.wrapped_builtins():
-                compat.register_script_builtin(wrapper, original)
+                compat_compilers.register_script_builtin(wrapper, original)
 
     def _register_twins(self) -> None:
         fresh = [] if self._twins else [*self._replacements.traced_twins()]
         if self._masked is not None:
             fresh += self._masked.register.traced_twins()
         self._twins += [(wrapper, original) for wrapper, original, _ in fresh]
-        self._undo.append(compat.rules_on_originals(self._twins))
+        self._undo.append(compat_compilers.rules_on_originals(self._twins))
         for wrapper, _, twin in fresh:
-            compat.trace_as(wrapper, twin)
+            compat_compilers.trace_as(wrapper, twin)
 
     def _check_same(self, config: Config) -> None:
         assert self._config is not None

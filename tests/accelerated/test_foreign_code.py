@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 
 import torchdevice
+import torchdevice.virtual
 
 pytestmark = [pytest.mark.accelerated, pytest.mark.filterwarnings("ignore")]
 TARGET = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "none"
@@ -118,6 +120,56 @@ def test_compiled_code() -> None:
         got = torch.compile(program, fullgraph=True)(x)
     assert got.device.type == TARGET
     torch.testing.assert_close(got, program(x))
+
+
+def test_what_a_program_keeps_does_not_follow_the_weights() -> None:
+    model = nn.Linear(2, 2).to(FOREIGN)
+    nn.init.ones_(model.weight)
+    best = {name: value.cpu() for name, value in model.state_dict().items()}
+    kept = {name: value.detach().to("cpu") for name, value in model.named_parameters()}
+    array = model.weight.detach().cpu().numpy()
+    with torch.no_grad():
+        same = model.weight.cpu()
+        model.weight.add_(41)
+    for copy in (best["weight"], kept["weight"], same, array):
+        assert copy.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert best["weight"].device.type == TARGET
+    leaf = torch.ones(2, requires_grad=True).cpu()
+    leaf.sum().backward()
+    assert leaf.grad is not None
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RMSprop])
+def test_capturable_optimizers(kind: type[torch.optim.Optimizer]) -> None:
+    weight = nn.Parameter(torch.ones(2, device=FOREIGN))
+    other = nn.Parameter(torch.ones(2, device=FOREIGN))
+    steps = [kind([weight], lr=0.1, capturable=True), kind([other], lr=0.1)]  # type: ignore[call-arg]
+    for _ in range(3):
+        for each, optimizer in zip((weight, other), steps, strict=True):
+            each.grad = each.detach() * 2
+            optimizer.step()
+    torch.testing.assert_close(weight, other)
+
+
+@pytest.mark.parametrize("name", ["EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "FLASH_ATTENTION"])
+def test_a_kernel_of_cudas_may_be_chosen_for_attention(name: str) -> None:
+    if TARGET == "cuda" and torch.version.cuda and not torchdevice.virtual.installed():
+        pytest.skip("it has them, with conditions of its own")
+    x = torch.randn(1, 2, 4, 8, device=FOREIGN)
+    attend = nn.functional.scaled_dot_product_attention
+    with nn.attention.sdpa_kernel(getattr(nn.attention.SDPBackend, name)):
+        torch.testing.assert_close(attend(x, x, x), attend(x, x, x))
+        assert attend(x, x, x, dropout_p=0.5).shape == x.shape
+    with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
+        torch.testing.assert_close(attend(x, x, x), attend(x, x, x))
+
+
+def test_numpys_integers_are_ordinals() -> None:
+    zero = np.int64(0)
+    assert torch.zeros(1, device=zero).device.type == TARGET
+    assert torch.zeros(1).to(zero).device.type == TARGET
+    assert nn.Linear(1, 1).cuda(zero).weight.device.type == TARGET
+    assert torch.device(zero).type == TARGET
 
 
 def test_distributed_data_parallel_with_one_device() -> None:

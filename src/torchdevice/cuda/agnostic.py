@@ -21,6 +21,7 @@ from torchdevice.patching.standins import stand_in
 
 # Name in torch.accelerator: the function of torch.cuda that answers.
 AS_CUDA = {
+    "is_available": "is_available",
     "device_count": "device_count",
     "current_device_index": "current_device",
     "current_device_idx": "current_device",
@@ -44,12 +45,8 @@ AS_CUDA = {
 CONSTANT = ("is_available", "current_accelerator", "device_count")
 
 
-def _is_available() -> bool:
-    return True
-
-
-def _current_accelerator(check_available: bool = False) -> torch.device:
-    return RealDevice("cuda")
+def _current_accelerator(check_available: bool = False) -> torch.device | None:
+    return None if check_available and not torch.cuda.is_available() else RealDevice("cuda")
 
 
 def _empty_host_cache() -> None:
@@ -57,7 +54,6 @@ def _empty_host_cache() -> None:
 
 
 ANSWERED_HERE = {
-    "is_available": _is_available,
     "current_accelerator": _current_accelerator,
     "empty_host_cache": _empty_host_cache,
 }
@@ -65,7 +61,6 @@ ANSWERED_HERE = {
 WORDS = {
     f"torch.accelerator.{name}": f"on a host without one as `torch.cuda.{other}`" for name, other in AS_CUDA.items()
 } | {
-    "torch.accelerator.is_available": "`True`",
     "torch.accelerator.current_accelerator": "`device(type='cuda')` on a host without one",
     "torch.accelerator.empty_host_cache": "nothing to empty on a host without one",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 from torchdevice.compat import RealDevice
@@ -120,6 +121,8 @@ def index_reader(target: Target) -> Callable[..., int]:
             if not optional:
                 raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
             return target.current()
+        if optional and isinstance(device, Integral) and not isinstance(device, int):
+            return target.current()  # torch overlooks NumPy's integers there
         if isinstance(device, bool) or not isinstance(device, int):
             raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
         return fold(device, target.count, target.current())

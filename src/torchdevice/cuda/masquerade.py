@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat
+from torchdevice import compat, compat_compilers
 from torchdevice.compat import RealDevice
 from torchdevice.cuda import (
     agnostic,
@@ -226,7 +226,7 @@ class Masquerades:
             made += neighbours.replacements(neighbours.NEIGHBOURS, self.register, resolve_path)
             for each in made:
                 if hasattr(each.value, "__wrapped__"):
-                    compat.register_script_builtin(each.value, each.value.__wrapped__)
+                    compat_compilers.register_script_builtin(each.value, each.value.__wrapped__)
         return made
 
     def start(self, host: Host) -> list[Callable[[], object]]:
@@ -247,7 +247,7 @@ class Masquerades:
             ways_back.append(apply(made).undo)
 
         stop_waiting = [
-            compat.when_imported(module, name, functools.partial(replace, rows))
+            compat_compilers.when_imported(module, name, functools.partial(replace, rows))
             for module, name, rows in neighbours.LATER
         ]
         return [lambda: self._go_back(ways_back), *stop_waiting]

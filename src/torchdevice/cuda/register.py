@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from torchdevice.compat import constant_when_traced
+from torchdevice.compat_compilers import constant_when_traced
 from torchdevice.compat_distributed import LAUNCHER
 from torchdevice.cuda.surface import TRUTH_PACKAGES, Row
 from torchdevice.events import FOLD_BEYOND, Key, Ledger, Simulated, Site

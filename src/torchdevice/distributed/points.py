@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from torchdevice import compat
+from torchdevice import compat_compilers
 from torchdevice import compat_distributed as private
 from torchdevice.config import visible_devices
 from torchdevice.cuda.register import Register
@@ -83,7 +83,7 @@ class Distributed:
         """Wait for modules that are loaded later; the ways back."""
         if not dist.is_available():
             return []
-        untraced = compat.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
+        untraced = compat_compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
         return [untraced, *(self._when_loaded(*row) for row in LATER)]
 
     def _when_loaded(self, module: str, last: str, path: str, adapter: Callable[..., Any]) -> Callable[[], object]:
@@ -98,7 +98,7 @@ class Distributed:
                 )
             applied.append(apply([self._later[path]]))
 
-        stop_waiting = compat.when_imported(module, last, replace)
+        stop_waiting = compat_compilers.when_imported(module, last, replace)
 
         def go_back() -> None:
             stop_waiting()

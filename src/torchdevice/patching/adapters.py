@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.overrides import handle_torch_function, has_torch_function
 
-from torchdevice.compat import RealDevice, RealTensor, constant_when_traced
+from torchdevice.compat import RealDevice, RealTensor
+from torchdevice.compat_compilers import constant_when_traced
 from torchdevice.patching.narrowing import narrowed, note
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.dtypes import dtype_on
@@ -24,9 +24,6 @@ from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
 
 Function = Callable[..., Any]
-
-# Tensors that no class of somebody's own can have a say about.
-PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
 PINNABLE = frozenset({"cuda", "xpu"})
@@ -59,21 +56,6 @@ def parameter_names(function: Function) -> frozenset[str]:
     """The names of a Python function's parameters; none of a function in C. A signature takes twenty times as long."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ())
-
-
-def as_torch_sees_it(original: Function) -> Function:
-    """A method of `torch.Tensor` for use inside a replacement of it.
-
-    torch looks the method up by name to hand it to a subclass's `__torch_function__` and would find the replacement:
-    subclasses are given the original here.
-    """
-
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.__class__ in PLAIN or not has_torch_function((self,)):
-            return original(self, *args, **kwargs)
-        return handle_torch_function(original, (self,), self, *args, **kwargs)
-
-    return dress(call, original, f"torch.Tensor.{original.__name__}")
 
 
 # --- factories: `device` is a keyword ---------------------------------------------------------------------------
@@ -282,6 +264,28 @@ def any_autocast(original: Function, path: str, translator: Translator) -> Funct
         return bool(original()) or (translator.in_force and is_on(translator.host.type))
 
     return dress(enabled, original, path)
+
+
+def types_with_target(original: Function, path: str, translator: Translator) -> Function:
+    """Device types that something is limited to: the target stands for the one that was asked for."""
+
+    def types(*args: Any, **kwargs: Any) -> list[str]:
+        known = list(original(*args, **kwargs))
+        return [*known, translator.host.type] if translator.in_force else known
+
+    return dress(types, original, path)
+
+
+def attention_kernels(original: Function, path: str, translator: Translator) -> Function:
+    """A choice of attention kernels: CUDA's are not here, so the one that every target has stays among them."""
+
+    def choose(backends: Any, *args: Any, **kwargs: Any) -> None:
+        everywhere = torch.nn.attention.SDPBackend.MATH
+        if translator.in_force and translator.host.type != "cuda" and everywhere not in backends:
+            backends = [*backends, everywhere]
+        original(backends, *args, **kwargs)
+
+    return dress(choose, original, path)
 
 
 def fork_rng(original: Function, path: str, translator: Translator) -> Function:

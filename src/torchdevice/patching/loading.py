@@ -16,6 +16,7 @@ import torch
 from torchdevice.compat import RealDevice, RealTensor, place_storage
 from torchdevice.patching.adapters import PINNABLE, Function, arriving, dress
 from torchdevice.patching.translator import Translator
+from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
 
 Locate = Callable[[Any, str], Any]
@@ -67,16 +68,32 @@ def _mapped(map_location: Any, path: str, translator: Translator, frame: FrameTy
     return by_callable if callable(map_location) else to_one
 
 
-def script_load(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.jit.load`: takes one device for everything; without one, a module saved on CUDA must not look for it."""
+def exported_load(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.export.load`: a program that was exported for a device that is not here is moved by torch's own pass."""
 
-    def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        asked = getattr(map_location, "asked", map_location)  # torch.load hands archives of scripts over to us
-        if asked is None and translator.in_force and not translator.host.accelerated:
-            asked = RealDevice("cpu")
-        return original(f, translator.translate(asked, path), *args, **kwargs)
+    def load(*args: Any, **kwargs: Any) -> Any:
+        program = original(*args, **kwargs)
+        if not translator.in_force:
+            return program
+        from torch.export.passes import move_to_device_pass
 
-    return dress(load_script, original, path)
+        frame = sys._getframe(1)
+        named = {device: translator.translate_from(device, path, frame) for device in _devices_of(program)}
+        moved = {str(device): str(given) for device, given in named.items() if given is not device}
+        return move_to_device_pass(program, moved) if moved else program
+
+    return dress(load, original, path)
+
+
+def _devices_of(program: Any) -> set[RealDevice]:
+    """The accelerators that an exported program's graphs name, in constants and in what they promise of values."""
+    found = set()
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            for value in (*node.args, *node.kwargs.values(), getattr(node.meta.get("val"), "device", None)):
+                if isinstance(value, RealDevice) and is_accelerator(value.type):
+                    found.add(value)
+    return found
 
 
 def iterator_init(original: Function, path: str, translator: Translator) -> Function:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
+import torch
+
 from torchdevice.compat import RealDevice, RealTensor
-from torchdevice.patching.adapters import PLAIN, Function, as_torch_sees_it, dress, parameter_names
+from torchdevice.patching.adapters import Function, dress, parameter_names
 from torchdevice.patching.narrowing import blocking, narrowed
+from torchdevice.patching.subclasses import PLAIN, as_torch_sees_it
 from torchdevice.patching.translator import Translator
 
 _ABSENT = object()
@@ -40,9 +44,11 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             if device is not None:
                 kwargs["device"] = translator.translate(device, path, depth=2, moving=True)
             return converted(self, (), kwargs)
-        if isinstance(asked, (str, bytes, int, RealDevice)):
-            asked = translator.translate(asked, path, depth=2, moving=True)
-        return converted(self, (asked, *args), kwargs)
+        if not isinstance(asked, (str, bytes, int, RealDevice, Integral)):
+            return converted(self, (asked, *args), kwargs)
+        given = translator.translate(asked, path, depth=2, moving=True)
+        moved = converted(self, (given, *args), kwargs)
+        return kept_apart(self, moved) if given is not asked and str(asked).startswith("cpu") else moved
 
     def converted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if translator.blocks:
@@ -62,9 +68,19 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
         given = translator.translate("cpu", path, moving=True)
         if given == "cpu":
             return original(self, *args, **kwargs)
-        return to(self, *args, device=given, **kwargs)
+        return kept_apart(self, to(self, *args, device=given, **kwargs))
 
     return dress(cpu, original, path)
+
+
+def kept_apart(self: Any, moved: Any) -> Any:
+    """What leaves an accelerator is a copy, also where it stays there: weights that a program keeps must not follow.
+
+    A leaf that gradients are collected in was made for the CPU and never left it: it stays the leaf.
+    """
+    if moved is not self or not isinstance(self, RealTensor):
+        return moved
+    return self if self.requires_grad and self.is_leaf and torch.is_grad_enabled() else self.clone()
 
 
 def move_to_accelerator(original: Function, path: str, translator: Translator, to: Function, kind: str) -> Function:

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat
-from torchdevice.patching import adapters, casts, legacy, loading, movers, receivers, scripting, standins
+from torchdevice import compat, compat_compilers
+from torchdevice.patching import adapters, casts, legacy, loading, movers, receivers, scripting, standins, subclasses
 from torchdevice.patching.engine import Replacement
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -60,7 +60,6 @@ WRITTEN = (
     Point("torch.Stream", standins.stream_class),
     Point("torch.Event", standins.stream_class),
     Point("torch.load", loading.load),
-    Point("torch.jit.load", loading.script_load),
     Point("torch.set_default_device", adapters.set_default),
     Point("torch.get_default_device", adapters.get_default, when=FILLING),
     Point("torch.get_device_module", adapters.device_module),
@@ -68,7 +67,10 @@ WRITTEN = (
     Point("torch.from_numpy", receivers.result_follows, when=FILLING),
     Point("torch.frombuffer", receivers.result_follows, when=FILLING),
     Point("torch.amp.autocast_mode.autocast.__init__", adapters.autocast_init),
-    Point(compat.ANY_AUTOCAST, adapters.any_autocast, traced="state"),
+    Point(compat_compilers.ANY_AUTOCAST, adapters.any_autocast, traced="state"),
+    Point(compat.CAPTURABLE, adapters.types_with_target),
+    Point(compat.ATTENTION_KERNELS, adapters.attention_kernels),
+    Point("torch.export.load", loading.exported_load),
     Point("torch.amp.autocast_mode.custom_fwd", adapters.parameter, {"name": "device_type", "as_type": True}),
     Point("torch.amp.autocast_mode.custom_bwd", adapters.parameter, {"name": "device_type", "as_type": True}),
     Point("torch.amp.grad_scaler.GradScaler.__init__", adapters.parameter, {"name": "device", "as_type": True}),
@@ -131,6 +133,7 @@ def all_points() -> Iterator[Point]:
     yield from _accelerator_functions()
     fresh = frozenset(point.path.rpartition(".")[2] for point in factories if point.traced == "fresh")
     yield Point("torch.jit.script", scripting.script, {"fresh": fresh})
+    yield Point("torch.jit.load", scripting.load, {"fresh": fresh})
     for path in legacy.legacy_paths():
         in_cuda = path.count(".") > 1
         yield Point(path, legacy.legacy_class, when=ALWAYS if in_cuda else FILLING)
@@ -255,7 +258,7 @@ class Replacements:
         owner, name = _owner(point.path)
         # No tensor is asked yet when one is made; `to` does it by itself, faster.
         if owner is torch.Tensor and name != "__new__" and point.adapter is not movers.convert_to:
-            inner = adapters.as_torch_sees_it(original)
+            inner = adapters.dress(subclasses.as_torch_sees_it(original), original, f"torch.Tensor.{name}")
             value = adapters.dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
         else:
             value = point.adapter(original, point.path, self._translator, **options)
@@ -264,10 +267,16 @@ class Replacements:
         places = [Replacement(point.path, owner, name, value)]
         places += [
             Replacement(f"{alias}.{name}", sys.modules[alias], name, value)
-            for alias in dict.fromkeys((*_ALIAS_MODULES, getattr(original, "__module__", None) or "torch"))
+            for alias in dict.fromkeys((*_aliases(point.path), getattr(original, "__module__", None) or "torch"))
             if sys.modules[alias] is not owner and getattr(sys.modules[alias], name, None) is original
         ]
         return places
+
+
+def _aliases(path: str) -> tuple[str, ...]:
+    if path != compat.CAPTURABLE:
+        return _ALIAS_MODULES
+    return tuple(name for name in sys.modules if name.startswith("torch.optim."))  # each optimizer has its own
 
 
 def _owner(path: str) -> tuple[Any, str]:

@@ -1,7 +1,7 @@
 """TorchScript: a scripted graph never comes back to Python, so its devices are decided when it has been compiled.
 
 Device constants, factories without a device, `.cuda()` and `.cpu()` are rewritten in the graph. How functions are
-recognised as builtins while scripting is `compat.register_script_builtin`.
+recognised as builtins while scripting is `compat_compilers.register_script_builtin`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from torchdevice.compat import RealDevice, inline_graph, parse_schema, script_graphs
+from torchdevice.compat import RealDevice
+from torchdevice.compat_compilers import inline_graph, parse_schema, script_graphs
 from torchdevice.patching.adapters import Function, dress
 from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import is_accelerator
@@ -38,6 +39,26 @@ def script(original: Function, path: str, translator: Translator, fresh: frozens
         return made
 
     return dress(compile_script, original, path)
+
+
+def load(original: Function, path: str, translator: Translator, fresh: frozenset[str]) -> Function:
+    """`torch.jit.load`: takes one device for everything; without one, a module saved on CUDA must not look for it.
+
+    The devices that tracing wrote into its graphs as constants go through the policy as those of a script do.
+    """
+
+    def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        asked = getattr(map_location, "asked", map_location)  # torch.load hands archives of scripts over to us
+        if asked is None and translator.in_force and not translator.host.accelerated:
+            asked = RealDevice("cpu")
+        made = original(f, translator.translate(asked, path), *args, **kwargs)
+        if translator.in_force:
+            frame = sys._getframe(1)
+            for graph in script_graphs(made):
+                _retarget(graph, frame, path, translator, fresh)
+        return made
+
+    return dress(load_script, original, path)
 
 
 def _retarget(graph: Any, frame: FrameType, path: str, translator: Translator, fresh: frozenset[str]) -> None:

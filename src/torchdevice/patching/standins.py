@@ -40,7 +40,7 @@ class StandInType(type):
         return cls._construct(args, kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls._real)
+        return isinstance(instance, cls._real) or type.__instancecheck__(cls, instance)  # a mock with our class as spec
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return subclass is cls or issubclass(subclass, cls._real)

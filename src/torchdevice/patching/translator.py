@@ -19,6 +19,7 @@ import torch
 
 from torchdevice.compat import RealDevice, has_device_context
 from torchdevice.events import Key, Ledger, Redirect, Site, renew_after_fork
+from torchdevice.patching import subclasses
 from torchdevice.patching.callers import TRACED, Role, Roles, user_frame
 from torchdevice.policy.hosts import Host
 from torchdevice.policy.override import CpuOverride
@@ -69,6 +70,7 @@ class Translator:
     def start(self, host: Host, policy: str) -> None:
         """Take up a host and a policy. The ledger goes on: counts belong to the process until cleared."""
         self.stop()
+        subclasses.notice(active=False)
         self.host, self.policy = host, policy
         self.fills = policy == "accelerate" and host.accelerated
         self.blocks = host.type == "mps"
@@ -77,6 +79,7 @@ class Translator:
 
     def stop(self) -> None:
         """Pass everything through, also for wrappers that are still held somewhere."""
+        subclasses.notice(active=self.active)
         self.active = self.fills = False
         self.at_first_redirect = None
         self.settled.clear()

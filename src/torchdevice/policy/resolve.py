@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral
 
 from torchdevice.compat import RealDevice
 from torchdevice.policy.hosts import Host, is_accelerator
@@ -59,10 +60,10 @@ def parse(asked: object) -> Request:
         return NOTHING
     if isinstance(asked, str) and _OVERRIDE.match(asked):
         return OVERRIDE
-    if isinstance(asked, int) and not isinstance(asked, bool):
+    if isinstance(asked, Integral) and not isinstance(asked, bool):
         # An ordinal means "the accelerator with this number"; without one torch cannot even make the device, so
         # it is read as the type that such code was written for. torch checks the sign, with its own message.
-        return _as_torch_reads(RealDevice("cuda", asked))
+        return _as_torch_reads(RealDevice("cuda", int(asked)))
     return _as_torch_reads(asked)
 
 

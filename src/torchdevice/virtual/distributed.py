@@ -17,7 +17,7 @@ _kept: list[object] = []  # kernels end with the last reference to them; a virtu
 
 def install(kind: str) -> None:
     def patch(module: ModuleType) -> None:
-        from torchdevice import compat
+        from torchdevice import compat_compilers
         from torchdevice import compat_distributed as private
         from torchdevice.distributed import collectives, staging  # torch.distributed is loaded now
 
@@ -27,7 +27,7 @@ def install(kind: str) -> None:
         collectives.engage()
         # gloo gives a sparse tensor new indices, when it is done: its twin's are not the tensor's own any more.
         _kept.append(staging.engage(kind, "Sparse"))
-        compat.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
+        compat_compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
     after_import("torch.distributed.distributed_c10d", patch)
 

@@ -12,6 +12,8 @@ import torch
 from torchdevice.compat import stream_type_number
 from torchdevice.virtual.library import Library
 
+HIGHEST = -5  # of a stream's priorities, as on CUDA
+
 
 def stream_base(device: str, handle: str) -> type:
     """`handle` is the attribute with the raw stream: `cuda_stream`, `sycl_queue`."""
@@ -26,7 +28,9 @@ def stream_base(device: str, handle: str) -> type:
             stream_ptr: int = 0,
         ) -> Any:
             if stream_id is None and not stream_ptr:
-                return torch.Stream.__new__(cls, device=device, priority=priority)
+                made = torch.Stream.__new__(cls, device=device, priority=priority)
+                made._priority = max(HIGHEST, min(priority, 0))
+                return made
             kind = device_type or stream_type_number(device)
             return torch.Stream.__new__(
                 cls,
@@ -40,11 +44,11 @@ def stream_base(device: str, handle: str) -> type:
 
         @property
         def priority(self) -> int:
-            return 0
+            return getattr(self, "_priority", 0)
 
         @staticmethod
         def priority_range() -> tuple[int, int]:
-            return (0, -5)
+            return (0, HIGHEST)
 
     setattr(StreamBase, handle, property(lambda self: self.stream_id))
     StreamBase.__name__ = StreamBase.__qualname__ = f"_{device.capitalize()}StreamBase"
