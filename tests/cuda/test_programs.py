@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.cuda.comm  # torch does not load it by itself
 from torch import nn
 
 from tests.virtual.harness import run_python

@@ -10,7 +10,8 @@
     masquerade  rows become replacements
     agnostic    torch.accelerator on a CPU, answered as torch.cuda is
     packages    libraries that would wake CUDA-only code, and get the truth
-    neighbours  names outside the namespaces that CUDA code uses with them; parallel and norms are what some stand for
+    neighbours  names outside the namespaces that CUDA code uses with them; parallel is what some stand for
+    precision   operators that autocast("cuda") computes in float32; norms are those with weights
     document    docs/masquerade.md, printed from the rows
 
 Importing this package loads nothing and changes nothing; `session` composes it.

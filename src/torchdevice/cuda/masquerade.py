@@ -27,6 +27,7 @@ from torchdevice.cuda import (
     metal,
     neighbours,
     norms,
+    precision,
     random,
     streams,
     vitals,
@@ -235,7 +236,7 @@ class Masquerades:
         if host.type == "cuda":
             return ways_back
         if host.type == "cpu":
-            ways_back.append(norms.install())
+            ways_back += [norms.install(), precision.install()]
             self.register.translator.ordered.update(
                 {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event}
             )

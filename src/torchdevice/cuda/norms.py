@@ -2,7 +2,7 @@
 
 CUDA's autocast runs these operators in float32, so a module in half precision meets float32 activations and works. The
 CPU's autocast leaves them alone, and the CPU's kernels want parameters in float32. The kernels here act only while
-autocast is on for the CPU, and only on the mixture that would raise.
+autocast is on for the CPU: on the mixture that would raise, and under float16 as in `precision`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 import torch
 
 from torchdevice import compat, compat_dispatcher
+from torchdevice.cuda.precision import halves
 
 # Operator → where its weight is among the arguments. The input is first.
 NORMS = {"layer_norm": 2, "group_norm": 2, "batch_norm": 1, "instance_norm": 1}
+WIDE = frozenset({"layer_norm", "group_norm"})  # these CUDA's autocast computes in float32
 _REDUCED = (torch.float16, torch.bfloat16)
 
 
@@ -27,10 +29,10 @@ def _refused(values: tuple[Any, ...], weight: int) -> bool:
     return any(value.dtype is not given.dtype for value in others)
 
 
-def _in_float32(operator: Callable[..., Any], weight: int) -> Callable[..., Any]:
+def _in_float32(operator: Callable[..., Any], weight: int, widened: bool) -> Callable[..., Any]:
     def norm(*args: Any) -> Any:
         with compat_dispatcher.below_cpu_autocast():
-            if _refused(args, weight):
+            if _refused(args, weight) or (widened and halves()):
                 # Statistics are written in place by training: those stay the tensors that they are.
                 statistics = range(weight + 2, weight + 4) if weight == 1 else ()
                 args = tuple(
@@ -63,5 +65,6 @@ def install() -> Callable[[], None]:
     """Register the kernels; the returned function takes them away."""
     kernels = compat_dispatcher.Registrations()
     for name, weight in NORMS.items():
-        kernels.add(f"aten::{name}", "AutocastCPU", _in_float32(getattr(torch.ops.aten, name), weight))
+        kernel = _in_float32(getattr(torch.ops.aten, name), weight, name in WIDE)
+        kernels.add(f"aten::{name}", "AutocastCPU", kernel)
     return kernels.undo
