@@ -211,7 +211,7 @@ def test_the_collector_rests_while_we_start_and_is_left_as_it_was(collects: bool
         gc.callbacks.pop()
         gc.set_threshold(*thresholds)
         gc.enable() if before else gc.disable()
-    assert during < 200  # without a rest: one for every object that is made, thousands
+    assert during < 2000  # without a rest: one for every object that is made, tens of thousands
 
 
 def test_an_interpreter_without_its_lock_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
