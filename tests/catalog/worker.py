@@ -30,10 +30,12 @@ HOSTS = ("cpu", "mps", "cuda")
 PLAIN = "plain"
 TRIES = 10
 VIRTUAL = {"mps": ("mps", 1, "real"), "cuda": ("cuda", 1, "all")}
-# Memory that nobody has written to.
-UNDEFINED = (
-    *("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "new", "resize_"),
-    "fbgemm_pack_gemm_matrix_fp16",
+# Memory that nobody has written to, addresses, how far somebody else is, archives with an id.
+VOLATILE = frozenset(
+    {
+        *("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "new", "resize_"),
+        *("fbgemm_pack_gemm_matrix_fp16", "data_ptr", "const_data_ptr", "is_completed", "save_to_buffer"),
+    }
 )
 
 
@@ -88,7 +90,7 @@ class Caller:
                 row["results"].append([number, result])
         if self.host == PLAIN and row["results"]:
             again = [r for r in self.databases.run(found, source, self.device, call) if not isinstance(r, Exception)]
-            row["volatile"] = again != [r for _, r in row["results"]] or found.name.rpartition(".")[2] in UNDEFINED
+            row["volatile"] = again != [r for _, r in row["results"]] or found.name.rpartition(".")[2] in VOLATILE
         return row
 
     def from_expressions(self, expressions: list[str]) -> dict[str, Any]:
@@ -100,8 +102,8 @@ class Caller:
                 continue
             row |= {"call": expression, "results": [[0, result]], "errors": {}}
             if self.host == PLAIN:
-                last = expression.rpartition("(")[0].rpartition(".")[2]
-                row["volatile"] = self.evaluated(expression) != result or last in UNDEFINED
+                called = set(re.findall(r"(\w+)\(", expression))
+                row["volatile"] = self.evaluated(expression) != result or not VOLATILE.isdisjoint(called)
                 row["random"] = self.evaluated(expression, seed=1) != result
             break
         return row
