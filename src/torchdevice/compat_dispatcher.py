@@ -118,7 +118,7 @@ class Registrations:
     """Kernels of ours in the dispatcher, taken back by `undo`.
 
     `torch.library.Library` is public, its end is not: `torch.library.impl` stays for the life of the process. Each
-    library costs 140 bytes for ever (torch keeps where it was opened): one a namespace, however many keys.
+    library costs some memory for ever (torch keeps where it was opened): one a namespace, however many keys.
     Expiry: a public way to take a registration back.
     """
 

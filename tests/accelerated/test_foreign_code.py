@@ -127,11 +127,12 @@ def test_what_a_program_keeps_does_not_follow_the_weights() -> None:
     nn.init.ones_(model.weight)
     best = {name: value.cpu() for name, value in model.state_dict().items()}
     kept = {name: value.detach().to("cpu") for name, value in model.named_parameters()}
+    named = model.weight.detach().to(device="cpu", dtype=torch.float32)
     array = model.weight.detach().cpu().numpy()
     with torch.no_grad():
         same = model.weight.cpu()
         model.weight.add_(41)
-    for copy in (best["weight"], kept["weight"], same, array):
+    for copy in (best["weight"], kept["weight"], named, same, array):
         assert copy.tolist() == [[1.0, 1.0], [1.0, 1.0]]
     assert best["weight"].device.type == TARGET
     leaf = torch.ones(2, requires_grad=True).cpu()

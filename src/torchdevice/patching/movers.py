@@ -39,16 +39,15 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
         return elsewhere(self, asked, args, kwargs)
 
     def elsewhere(self: Any, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if asked is _ABSENT:
-            device = kwargs.get("device")
-            if device is not None:
-                kwargs["device"] = translator.translate(device, path, depth=2, moving=True)
-            return converted(self, (), kwargs)
-        if not isinstance(asked, (str, bytes, int, RealDevice, Integral)):
-            return converted(self, (asked, *args), kwargs)
-        given = translator.translate(asked, path, depth=2, moving=True)
-        moved = converted(self, (given, *args), kwargs)
-        return kept_apart(self, moved) if given is not asked and str(asked).startswith("cpu") else moved
+        by_name = asked is _ABSENT
+        device = kwargs.get("device") if by_name else asked
+        given = device
+        if isinstance(device, (str, bytes, int, RealDevice, Integral)):
+            given = translator.translate(device, path, depth=2, moving=True)
+        if given is not device and by_name:
+            kwargs["device"] = given
+        moved = converted(self, () if by_name else (given, *args), kwargs)
+        return kept_apart(self, moved) if given is not device and str(device).startswith("cpu") else moved
 
     def converted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if translator.blocks:

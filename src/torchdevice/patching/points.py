@@ -31,13 +31,17 @@ NARROWING = "narrowing"  # only where the target (mps) lacks float64
 
 @dataclass(frozen=True)
 class Point:
-    """A place in torch and what becomes of it. `traced` names the twin that torch's compiler sees."""
+    """A place in torch and what becomes of it.
+
+    `traced` names the twin that torch's compiler sees; modules of the package `within` have imported it by name.
+    """
 
     path: str
     adapter: Adapter
     options: dict[str, Any] = field(default_factory=dict)
     when: str = ALWAYS
     traced: str | None = None
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ WRITTEN = (
     Point("torch.frombuffer", receivers.result_follows, when=FILLING),
     Point("torch.amp.autocast_mode.autocast.__init__", adapters.autocast_init),
     Point(compat_compilers.ANY_AUTOCAST, adapters.any_autocast, traced="state"),
-    Point(compat.CAPTURABLE, adapters.types_with_target),
+    Point(compat.CAPTURABLE, adapters.types_with_target, within="torch.optim"),
     Point(compat.ATTENTION_KERNELS, adapters.attention_kernels),
     Point("torch.export.load", loading.exported_load),
     Point("torch.amp.autocast_mode.custom_fwd", adapters.parameter, {"name": "device_type", "as_type": True}),
@@ -267,16 +271,15 @@ class Replacements:
         places = [Replacement(point.path, owner, name, value)]
         places += [
             Replacement(f"{alias}.{name}", sys.modules[alias], name, value)
-            for alias in dict.fromkeys((*_aliases(point.path), getattr(original, "__module__", None) or "torch"))
+            for alias in dict.fromkeys((*_aliases(point.within), getattr(original, "__module__", None) or "torch"))
             if sys.modules[alias] is not owner and getattr(sys.modules[alias], name, None) is original
         ]
         return places
 
 
-def _aliases(path: str) -> tuple[str, ...]:
-    if path != compat.CAPTURABLE:
-        return _ALIAS_MODULES
-    return tuple(name for name in sys.modules if name.startswith("torch.optim."))  # each optimizer has its own
+def _aliases(package: str) -> list[str]:
+    inside = [name for name in sys.modules if name.startswith(f"{package}.")] if package else []
+    return [*_ALIAS_MODULES, *inside]
 
 
 def _owner(path: str) -> tuple[Any, str]:

@@ -31,12 +31,7 @@ def script(original: Function, path: str, translator: Translator, fresh: frozens
     def compile_script(obj: Any, *args: Any, **kwargs: Any) -> Any:
         if len(args) < 2:  # the compiler looks names up in the caller's frame, which is one further up now
             kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
-        made = original(obj, *args, **kwargs)
-        if translator.in_force:
-            frame = sys._getframe(1)
-            for graph in script_graphs(made):
-                _retarget(graph, frame, path, translator, fresh)
-        return made
+        return _retargeted(original(obj, *args, **kwargs), sys._getframe(1), path, translator, fresh)
 
     return dress(compile_script, original, path)
 
@@ -52,13 +47,15 @@ def load(original: Function, path: str, translator: Translator, fresh: frozenset
         if asked is None and translator.in_force and not translator.host.accelerated:
             asked = RealDevice("cpu")
         made = original(f, translator.translate(asked, path), *args, **kwargs)
-        if translator.in_force:
-            frame = sys._getframe(1)
-            for graph in script_graphs(made):
-                _retarget(graph, frame, path, translator, fresh)
-        return made
+        return _retargeted(made, sys._getframe(1), path, translator, fresh)
 
     return dress(load_script, original, path)
+
+
+def _retargeted(made: Any, frame: FrameType, path: str, translator: Translator, fresh: frozenset[str]) -> Any:
+    for graph in script_graphs(made) if translator.in_force else ():
+        _retarget(graph, frame, path, translator, fresh)
+    return made
 
 
 def _retarget(graph: Any, frame: FrameType, path: str, translator: Translator, fresh: frozenset[str]) -> None:

@@ -19,15 +19,14 @@ from torchdevice.compat import RealTensor
 # Tensors that no class of somebody's own can have a say about.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
-_younger: weakref.WeakSet[type] = weakref.WeakSet()  # made while we were active
-_elder: weakref.WeakSet[type] = weakref.WeakSet()
+# Whether a class is older than the activation that it met first.
+_older: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
 def notice(active: bool) -> None:
     """At the start and at the end of an activation: classes that nobody knows yet were made in the time before it."""
     for kind in _derived(RealTensor):
-        if kind not in _elder and kind not in _younger:
-            (_younger if active else _elder).add(kind)
+        _older.setdefault(kind, not active)
 
 
 def _derived(kind: type) -> Iterator[type]:
@@ -44,7 +43,7 @@ def as_torch_sees_it(original: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.__class__ in PLAIN or not has_torch_function((self,)):
             return original(self, *args, **kwargs)
-        shown = original if self.__class__ in _elder else getattr(torch.Tensor, name)
+        shown = original if _older.get(self.__class__) else getattr(torch.Tensor, name)
         return handle_torch_function(shown, (self,), self, *args, **kwargs)
 
     return call
