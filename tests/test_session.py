@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import importlib
+import itertools
 import logging
 import threading
 import tracemalloc
