@@ -7,12 +7,13 @@ torch's own `_C` functions by the dozen, list those names in tables of their own
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ import torch.mps.event
 import torch.utils.data._utils.worker as _data_worker
 from torch.utils import _device as _default_device
 from torch.utils import _python_dispatch as _dispatch
+from torch.utils.data import dataloader
 
 Undo = Callable[[], None]
 
@@ -112,6 +114,37 @@ def lost_by_fork(kind: str) -> bool:
     """
     asked = getattr(getattr(torch, kind, None), "_is_in_bad_fork", None)
     return asked is not None and bool(asked())
+
+
+def cuda_devices_by_nvml() -> int | None:
+    """The number of NVIDIA GPUs that torch can use, asked without CUDA; None where only CUDA knows, or knows already.
+
+    `torch.cuda.is_available()` initialises CUDA: a script that sets CUDA_VISIBLE_DEVICES after that comes too late, and
+    its forked children have no GPU. Expiry: a public question that leaves CUDA alone and minds the driver.
+    """
+    count = getattr(torch.cuda, "_device_count_nvml", lambda: -1)
+    if torch.version.hip or torch.cuda.is_initialized() or (found := count()) < 0:
+        return None
+    return int(found) if found and _driver_runs_this_torch() else 0
+
+
+def _driver_runs_this_torch() -> bool:
+    """An older driver has GPUs that torch cannot use. NVML is there: it has just counted them."""
+    library, version = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_int()
+    if library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(version)):
+        return False
+    return version.value // 1000 >= int(str(torch.version.cuda).partition(".")[0])
+
+
+def forked_as_worker() -> bool:
+    """Whether this process has just been forked to be a worker of a `DataLoader`: the fork is still on the stack.
+
+    Expiry: a public hook in a worker before anything else.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != dataloader.__file__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def weights_only_cache_clear() -> None:

@@ -21,6 +21,7 @@ from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
 from torchdevice.events import Simulated
 from torchdevice.interpreters import collector_resting, refuse_without_global_lock
+from torchdevice.patching import safetensor_files
 from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
@@ -119,6 +120,7 @@ class Session:
         if config.masquerade:
             self._undo += self._masquerades().start(host)
             self._undo += self._process_groups().start()
+        self._undo += safetensor_files.start(self._translator)
         self._register_builtins()
         self._undo.append(compat_compilers.when_dynamo_is_imported(self._register_twins))
         compat.weights_only_cache_clear()
@@ -292,9 +294,12 @@ class Session:
         Only what is Python is exchanged: locks of torch's dispatcher may be held by threads that are gone.
         """
         lost = self._translator.host.type
-        if self._config is not None and self._applied is not None and compat.lost_by_fork(lost):
-            self._applied.undo()
-            self._replace(self._config, Host("cpu", lost=lost))
+        if self._config is None or self._applied is None or not compat.lost_by_fork(lost):
+            return
+        if lost == "cuda" and compat.forked_as_worker():
+            return  # it is confined to the CPU when it begins, and torch.cuda is torch's own: nothing to exchange
+        self._applied.undo()
+        self._replace(self._config, Host("cpu", lost=lost))
 
 
 class _Redirected(ContextDecorator, AbstractContextManager[None]):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -185,3 +189,58 @@ def test_distributed_data_parallel_with_one_device() -> None:
         assert model.module.weight.grad.tolist() == [[2.0] * 4]
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps", 0])
+def test_safetensors_reads_and_writes_the_memory_that_it_asked_for(device: str | int, tmp_path: Path) -> None:
+    """On a real GPU a redirected staging buffer ends the process; on a virtual one it is only counted."""
+    path = str(tmp_path / "weights.safetensors")
+    weights = {"a": torch.randn(4, 5), "half": torch.randn(3).half(), "none": torch.empty(0)}
+    safetensors.torch.save_file(weights, path)
+    loaded = safetensors.torch.load_file(path, device=device)
+    with safetensors.safe_open(path, "pt", device=device) as file:
+        part = file.get_slice("a")[1:3, ::2]
+    assert {tensor.device.type for tensor in (*loaded.values(), part)} == {TARGET}
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in weights.items())
+    assert torch.equal(part, weights["a"][1:3, ::2])
+    inside = {place.api for place in torchdevice.report().by_place if "safetensors" in place.site.file}
+    assert inside <= {"safetensors.safe_open"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float8_e4m3fn])
+def test_safetensors_with_a_dtype_that_a_mac_lacks(dtype: torch.dtype, tmp_path: Path) -> None:
+    path = str(tmp_path / "weights.safetensors")
+    with torchdevice.suspended():
+        expected = torch.arange(6.0).view(2, 3)
+        safetensors.torch.save_file({"wide": expected.to(dtype), "own": expected}, path)
+    loaded = safetensors.torch.load_file(path, device="cuda")
+    with safetensors.safe_open(path, "pt", device="cuda") as file:
+        row = file.get_slice("wide")[1]
+    assert loaded["wide"].device.type == row.device.type == TARGET
+    assert torch.equal(loaded["wide"].float(), loaded["own"])
+    assert torch.equal(row.float(), loaded["own"][1])
+
+
+UNTOUCHED = """
+import torch
+kind = torch.accelerator.current_accelerator().type
+module = getattr(torch, kind)
+before = module.is_initialized() if hasattr(module, "is_initialized") else True
+def touched(*_):
+    raise AssertionError("activation initialised the device")
+kept = {name: vars(module)[name] for name in ("init", "_lazy_init") if name in vars(module)}
+vars(module).update(dict.fromkeys(kept, touched))
+import torchdevice
+torchdevice.activate()
+if hasattr(module, "is_initialized"):
+    assert module.is_initialized() == before
+vars(module).update(kept)
+for each in (torch.mps, torch.xpu, torch.cuda):
+    each.manual_seed(3)
+assert torch.xpu.default_generators[0].initial_seed() == 3 and len(torch.xpu.default_generators) >= 1
+"""
+
+
+def test_activation_leaves_the_device_alone(python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """Else a script could not choose its GPUs after `import torch`, and its forked children would have none."""
+    python(UNTOUCHED, TORCHDEVICE_VIRTUAL=os.environ.get("TORCHDEVICE_VIRTUAL", ""))

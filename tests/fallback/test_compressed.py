@@ -128,3 +128,22 @@ def test_the_constructors_are_torchs() -> None:
     names = set(compressed.constructors())
     assert {"aten::sparse_compressed_tensor.comp_plain_value_size", "aten::_sparse_csr_tensor_unsafe"} <= names
     assert not any("coo" in name or "validate" in name for name in names)
+
+
+@on("cuda")
+def test_gradients_where_torch_makes_them_and_lacks_an_operator() -> None:
+    """As on a real GPU: the kernel notes what the gradient reads only if it sees that one is needed."""
+    missing = {(f"aten::_sparse_mm_reduce_impl{form}", "SparseCsr") for form in ("", "_backward")}
+    for kind in ("sum", "mean", "amax", "amin"):
+        gradients = []
+        for device in ("cpu", "cuda"):
+            matrix = DENSE.to(device).to_sparse_csr().requires_grad_()
+            factor = torch.arange(12.0, device=device).view(4, 3).requires_grad_()
+            undo = fallback.engage("cuda", "cpu", "test", missing)
+            try:
+                torch.sparse.mm(matrix, factor, kind).sum().backward()
+            finally:
+                undo()
+            gradients.append([matrix.grad.to_dense().cpu(), factor.grad.cpu()])
+        assert all(torch.equal(*pair) for pair in zip(*gradients, strict=True)), kind
+    assert any("_sparse_mm_reduce_impl_backward" in record.operator for record in fallback.totals())

@@ -154,7 +154,22 @@ def confined(kind: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # workers stay on the CPU by design: nothing to say
         assert [batch.device.type for (batch,) in loader] == [kind, kind]
+        told = torch.utils.data.DataLoader(Told(), batch_size=None, num_workers=2)
+        assert [tuple(each) for each in told] == [("cpu", "cpu", "cpu", kind != "cuda")] * 4
     assert torch.ones(2, device="cuda").device.type == kind  # the parent goes on
+
+
+class Told(torch.utils.data.Dataset[Any]):
+    """Devices as a worker sees them, and whether torch.cuda was exchanged there: an epoch should not wait for that."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> tuple[str, str, str, bool]:
+        torch.cuda.manual_seed_all(index)
+        asked = (torch.ones(2, device="cuda"), torch.ones(2).cuda(), torch.ones(2))
+        types = [tensor.device.type for tensor in asked]
+        return types[0], types[1], types[2], torchdevice.is_patched("torch.cuda.synchronize")
 
 
 def _goes_on(kind: str) -> None:

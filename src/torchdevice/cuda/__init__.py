@@ -11,6 +11,7 @@
     agnostic    torch.accelerator on a CPU, answered as torch.cuda is
     packages    libraries that would wake CUDA-only code, and get the truth
     neighbours  names outside the namespaces that CUDA code uses with them; parallel is what some stand for
+    lightning   the same for Lightning's own checks and names of accelerators
     precision   operators that autocast("cuda") computes in float32; norms are those with weights
     document    docs/masquerade.md, printed from the rows
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchdevice.cuda.device import CUDA_VERSION
-from torchdevice.cuda.neighbours import BUILDERS, INSISTENT, NEIGHBOURS
+from torchdevice.cuda.lightning import CHECKS, REGISTRIES
+from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
 from torchdevice.cuda.surface import ANSWERS, SURFACE, TRUTH_PACKAGES, Kind
 
 HEAD = f"""# The masquerade: what `torch.cuda` answers where there is no CUDA
@@ -67,7 +68,7 @@ def _table(kind: str) -> Iterator[str]:
 def _neighbours() -> Iterator[str]:
     yield "\n## Names outside the namespaces\n"
     yield "| name | kind | answer |\n| --- | --- | --- |"
-    for row in (*NEIGHBOURS, *BUILDERS, *INSISTENT):
+    for row in (*NEIGHBOURS, *BUILDERS, *CHECKS, *REGISTRIES):
         yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
     yield ""
     yield "Normalisations with half-precision weights run in float32 under autocast on the CPU, as under CUDA's."

@@ -23,6 +23,7 @@ from torchdevice.cuda import (
     failures,
     graphs,
     libraries,
+    lightning,
     memory,
     metal,
     neighbours,
@@ -233,15 +234,10 @@ class Masquerades:
     def start(self, host: Host) -> list[Callable[[], object]]:
         """What is no attribute of torch: kernels, and names of modules that load later. The ways back, in order."""
         ways_back: list[Callable[[], object]] = []
-        if host.type == "cuda":
-            return ways_back
-        if host.type == "cpu":
-            ways_back += [norms.install(), precision.install()]
-            self.register.translator.ordered.update(
-                {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event}
-            )
-            ways_back.append(self.register.translator.ordered.clear)
-        ways_back += failures.Failures(self.register, self._targets[host]).watch()
+        later = lightning.REGISTRIES_LATER
+        if host.type != "cuda":
+            ways_back += self._answer_for_cuda(host)
+            later += neighbours.LATER + lightning.CHECKS_LATER
 
         def replace(rows: tuple[neighbours.Neighbour, ...]) -> None:
             made = neighbours.replacements(rows, self.register, resolve_path)
@@ -249,9 +245,19 @@ class Masquerades:
 
         stop_waiting = [
             compat_compilers.when_imported(module, name, functools.partial(replace, rows))
-            for module, name, rows in neighbours.LATER
+            for module, name, rows in later
         ]
         return [lambda: self._go_back(ways_back), *stop_waiting]
+
+    def _answer_for_cuda(self, host: Host) -> list[Callable[[], object]]:
+        ways_back: list[Callable[[], object]] = []
+        if host.type == "cpu":
+            ways_back += [norms.install(), precision.install()]
+            self.register.translator.ordered.update(
+                {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event}
+            )
+            ways_back.append(self.register.translator.ordered.clear)
+        return ways_back + failures.Failures(self.register, self._targets[host]).watch()
 
     @staticmethod
     def _go_back(ways: list[Callable[[], object]]) -> None:

@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 from torchdevice.cuda.device import Table, constant, nothing
-from torchdevice.cuda.random import generators
 from torchdevice.cuda.streams import EventError
 from torchdevice.cuda.target import Target
 
@@ -54,7 +53,7 @@ def functions(target: Target) -> Table:
     return {
         "_has_mps": True,
         "_mps_is_available": constant(True),
-        "_mps_get_default_generator": lambda: generators(target)[0],
+        "_mps_get_default_generator": lambda: target.generator(0),
         "_mps_deviceSynchronize": target.synchronize,
         "_mps_emptyCache": target.empty_cache,
         "_mps_setMemoryFraction": lambda fraction: target.set_fraction(fraction, 0),
@@ -76,5 +75,5 @@ def functions(target: Target) -> Table:
 
 
 def names(target: Target) -> Table:
-    """Names of torch.mps's modules that hold an object made at the first use."""
-    return {"_default_mps_generator": generators(target)[0], "device_count": constant(1)}
+    """Names of torch.mps's modules that are not functions of C; the generator is taken at the first use."""
+    return {"_default_mps_generator": None, "device_count": constant(1)}

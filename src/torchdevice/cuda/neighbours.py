@@ -37,6 +37,9 @@ class Neighbour:
     constant: bool = False
 
 
+Later = tuple[tuple[str, str, tuple[Neighbour, ...]], ...]
+
+
 def answering(function: Callable[..., Any]) -> Callable[..., Any]:
     """An adapter: `function` answers instead of the original."""
 
@@ -155,19 +158,6 @@ def refusing_cuda_sources(original: Any, path: str, row: Row, register: Register
     return dress(build, original, path)
 
 
-def accepting_the_target(original: Any, path: str, row: Row, register: Register) -> Any:
-    """A library's own check that a device is of type `cuda`: what its request for `cuda` became passes as well."""
-
-    def set_up(self: Any, device: Any) -> Any:
-        translator = register.translator
-        if not translator.in_force or device.type != translator.host.type:
-            return original(self, device)
-        register.note(row, path)
-        return torch.cuda.set_device(device)
-
-    return dress(set_up, original, path)
-
-
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -280,21 +270,8 @@ BUILDERS = tuple(
     for name in ("CUDAExtension", "load", "load_inline")
 )
 
-# Lightning, under its four names, asks for `torch.device("cuda", i)` and insists on that type afterwards.
-LIGHTNING = tuple(
-    f"{package}.accelerators.cuda"
-    for package in ("lightning.fabric", "lightning.pytorch", "lightning_fabric", "pytorch_lightning")
-)
-INSISTENT = tuple(
-    Neighbour(f"{module}.CUDAAccelerator.setup_device", M, "takes the target for a GPU", accepting_the_target)
-    for module in LIGHTNING
-)
-
 # Applied when a module is imported (its name, a name that it defines, the rows): loading it takes longer than we do.
-LATER = (
-    (EXTENSIONS, "load_inline", BUILDERS),
-    *((module, "CUDAAccelerator", (row,)) for module, row in zip(LIGHTNING, INSISTENT, strict=True)),
-)
+LATER: Later = ((EXTENSIONS, "load_inline", BUILDERS),)
 
 
 def replacements(rows: tuple[Neighbour, ...], register: Register, resolve: Callable[[str], Any]) -> list[Replacement]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,9 +15,30 @@ from torchdevice.cuda.target import Target
 CUDA_STATE_BYTES = 16
 
 
+class LaterGenerators(tuple[torch.Generator, ...]):
+    """The generators of devices that nothing has touched yet: asked for one, they are initialised, and not before."""
+
+    _target: Target
+
+    def __new__(cls, target: Target) -> LaterGenerators:
+        made = super().__new__(cls)
+        made._target = target
+        return made
+
+    def __len__(self) -> int:
+        return self._target.count
+
+    def __iter__(self) -> Iterator[torch.Generator]:
+        return iter(self[:])
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self._target.generator(number) for number in range(self._target.count))[index]
+
+
 def generators(target: Target) -> tuple[torch.Generator, ...]:
     """`default_generators`: one per device."""
-    return tuple(target.generator(index) for index in range(target.count))
+    later = LaterGenerators(target)
+    return tuple(later) if target.initialised() else later
 
 
 def random_globals(kind: str, target: Target) -> Table:

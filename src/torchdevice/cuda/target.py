@@ -110,6 +110,10 @@ class Target:
     def fraction(self, index: int) -> float:
         return self._fraction[index]
 
+    def initialised(self) -> bool:
+        """Whether asking for more than a count leaves the device as it is."""
+        return True
+
     def generator(self, index: int) -> torch.Generator:
         return torch.default_generator
 
@@ -293,8 +297,12 @@ class Native(Target):
         super().set_fraction(fraction, index)
         self.module.set_per_process_memory_fraction(fraction, index)
 
+    def initialised(self) -> bool:
+        return bool(self.module.is_initialized())
+
     def generator(self, index: int) -> torch.Generator:
-        self.module.init()
+        if not self.initialised():
+            self.module.init()
         return self.module.default_generators[index]
 
     def clock(self, timing: bool) -> Clock:

@@ -198,7 +198,7 @@ def _run_functional(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], t
     if len(tensors) > 1:
         crossing.share(tensors, writes=False)
     given = [enter(value, "", plan) for value in args]
-    if any(isinstance(tensor, CompressedTensor) for tensor in tensors):
+    if any(tensor.layout is not torch.strided for tensor in tensors):
         given = [_with_requirement(copy, value) for copy, value in zip(given, args, strict=True)]
     results = plan.operator(*given, **{name: enter(value, name, plan) for name, value in kwargs.items()})
     if plan.single:
@@ -207,7 +207,7 @@ def _run_functional(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], t
 
 
 def _with_requirement(copy: Any, value: Any) -> Any:
-    """Kernels of compressed tensors ask whether a gradient will be needed: they give more results then."""
+    """Kernels of sparse tensors ask whether a gradient will be needed: they give results then that it reads."""
     if isinstance(value, RealTensor) and value.requires_grad and not copy.requires_grad:
         return copy.detach().requires_grad_()
     return copy

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torchdevice.compat import RealDevice, lost_by_fork
+from torchdevice.compat import RealDevice, cuda_devices_by_nvml, lost_by_fork
 from torchdevice.errors import ConfigError, TargetUnavailable, explain_error
 
 # Types that torch can parse and that are no accelerators: they are never redirected, on any host. Everything
@@ -64,12 +64,22 @@ def invent_host(description: str | Host) -> Host:
 def this_host() -> Host:
     """The accelerator that torch reports, else the CPU."""
     built_for = torch.accelerator.current_accelerator(check_available=False)
-    if built_for is not None and lost_by_fork(built_for.type):  # any other question would raise, or end the process
-        return Host("cpu", lost=built_for.type)
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    if accelerator is None:
+    if built_for is None:
         return Host("cpu")
-    return Host(accelerator.type, torch.accelerator.device_count(), _current_index(accelerator.type))
+    kind = built_for.type
+    if lost_by_fork(kind):  # any other question would raise, or end the process
+        return Host("cpu", lost=kind)
+    count = _count(kind)
+    return Host(kind, count, _current_index(kind)) if count else Host("cpu")
+
+
+def _count(kind: str) -> int:
+    """How many devices there are; a GPU that the script has not touched stays untouched."""
+    counted = cuda_devices_by_nvml() if kind == "cuda" else None
+    if counted is not None:
+        return counted
+    module = torch.get_device_module(kind)
+    return int(module.device_count()) if module.is_available() else 0
 
 
 def _current_index(kind: str) -> int:
