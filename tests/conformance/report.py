@@ -43,14 +43,21 @@ def write(path: Path, results: Path) -> None:
     path.write_text("\n".join([*lines, *real_accelerator()]) + "\n")
 
 
+def _ends(row: dict[str, str]) -> str:
+    return "ends there as well" if row["plain torch"] != "does not end" else "does not"
+
+
 def real_accelerator() -> list[str]:
     """What `python -m tests.conformance.translated` found where there is a GPU."""
     found = json.loads(REAL.read_text())
     wrong = sum(len(row["wrong"]) for row in found["wrong"])
     return [
         f"\n## On a real {found['device']}, under another device's name\n",
-        f"torch {found['torch']}. The code says `mps`, TorchDevice sends it to CUDA; plain torch there is the measure:",
+        f"torch {found['torch']}, {found['date']}. The code says `mps`, TorchDevice sends it to CUDA; plain torch there",
+        "is the measure:",
         f"{found['samples'] - wrong} of {found['samples']} samples of {found['operators']} operators (float32).",
         *(f"- `{row['op']}`: {row['wrong'][0][:160]}" for row in found["wrong"]),
+        *(f"- `{row['op']}` ended its process; without TorchDevice it {_ends(row)}." for row in found["lost"]),
+        "",
         *found.get("notes", ()),
     ]

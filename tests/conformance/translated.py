@@ -3,11 +3,13 @@
     PYTHONPATH=src python -m tests.conformance.translated OUTPUT.json [PROCESSES]
 
 Each sample runs once in plain torch on the accelerator and once, translated, under the other name: results, gradients
-and devices must be the same. Samples that plain torch refuses there do not count.
+and devices must be the same. Samples that plain torch refuses there do not count. An operator that ends its process is
+written down, the rest go on in a new one, and the same operators are run again without us: does torch end there too?
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 import sys
@@ -24,18 +26,20 @@ import torchdevice
 from tests.conformance.worker import UNINITIALISED, copied, differs, outcome, samples_of
 
 SAMPLES = 40
+Row = dict[str, Any]
 # torch's database keeps the functions that it finds when it is imported: they must be ours already.
-CHILD = (
-    "import torchdevice; torchdevice.activate(policy='portable'); "
-    "from tests.conformance.translated import work; work({number}, {of})"
+TRANSLATED = (
+    "import torchdevice; torchdevice.activate(policy='portable'); from tests.conformance.translated import work; "
+    "work({names}, translated=True)"
 )
+PLAIN = "from tests.conformance.translated import work; work({names}, translated=False)"
 
 
 def on_device(value: Any, kind: str) -> bool:
     return any(isinstance(leaf, torch.Tensor) and leaf.device.type == kind for leaf in pytree.tree_leaves(value))
 
 
-def check(op: Any, target: str, foreign: str) -> dict[str, Any]:
+def check(op: Any, target: str, foreign: str) -> Row:
     wants_gradient = op.supports_autograd
     ran, wrong = 0, []
     with torchdevice.suspended():
@@ -61,43 +65,76 @@ def check(op: Any, target: str, foreign: str) -> dict[str, Any]:
     return {"op": op.formatted_name, "samples": ran, "wrong": wrong}
 
 
-def work(shard: int, of: int) -> None:
-    """One JSON line an operator; `started` names the one that ends the process."""
+def operators() -> dict[str, Any]:
+    return {op.formatted_name: op for op in op_db if torch.float32 in op.supported_dtypes("cpu")}
+
+
+def work(names: list[str], translated: bool) -> None:
+    """One JSON line an operator, and its name before: the last one named ended the process."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     target = torch.accelerator.current_accelerator().type
-    foreign = "mps" if target == "cuda" else "cuda"
-    names = [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
-    for op in names[shard::of]:
-        print(json.dumps(check(op, target, foreign)), flush=True)
+    foreign = ("mps" if target == "cuda" else "cuda") if translated else target
+    known = operators()
+    for name in names:
+        print(json.dumps({"started": name}), flush=True)
+        print(json.dumps(check(known[name], target, foreign)), flush=True)
+
+
+def in_a_process(code: str, names: list[str]) -> tuple[list[Row], str]:
+    """The rows of the operators that came to an end, and how the process ended if not by itself."""
+    command = [sys.executable, "-c", code.format(names=names)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not rows:
+        raise SystemExit(f"no operator was reached: {done.stderr.strip()[-500:]}")
+    ended = [row for row in rows if "op" in row]
+    if done.returncode and len(ended) == len(rows) // 2 == len(names):
+        return ended, ""  # all is said; a driver that fails while the interpreter is taken down is not an operator
+    return ended, f"exit status {done.returncode}: {done.stderr.strip()[-300:]}" if done.returncode else ""
+
+
+def shard(names: list[str]) -> tuple[list[Row], list[Row]]:
+    """What was found, and what ended a process."""
+    found: list[Row] = []
+    lost: list[Row] = []
+    while names:
+        rows, reason = in_a_process(TRANSLATED, names)
+        found += rows
+        if not reason:
+            break
+        past = len(rows) + 1
+        _, plain = in_a_process(PLAIN, names[:past])
+        lost.append({"op": names[len(rows)], "reason": reason, "plain torch": plain or "does not end"})
+        names = names[past:]
+    return found, lost
 
 
 def main() -> None:
     output, processes = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 2
 
-    def shard(number: int) -> list[dict[str, Any]]:
-        command = [sys.executable, "-c", CHILD.format(number=number, of=processes)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"shard {number}: exit {done.returncode}: {done.stderr[-500:]}", file=sys.stderr)
-        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
+    names = list(operators())
     with ThreadPoolExecutor(processes) as pool:
-        rows = [row for rows in pool.map(shard, range(processes)) for row in rows]
+        shards = list(pool.map(shard, [names[number::processes] for number in range(processes)]))
+    rows, lost = [row for rows, _ in shards for row in rows], [row for _, lost in shards for row in lost]
     samples, wrong = sum(row["samples"] for row in rows), [row for row in rows if row["wrong"]]
     failed = sum(len(row["wrong"]) for row in wrong)
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else torch.accelerator.current_accelerator().type
     found = {
         "device": name,
         "torch": str(torch.__version__),
+        "date": datetime.date.today().isoformat(),
         "operators": len(rows),
         "samples": samples,
         "wrong": wrong,
+        "lost": lost,
     }
     output.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{len(rows)} operators, {samples - failed} of {samples} samples ({(1 - failed / max(samples, 1)):.4%})")
     for row in wrong:
         print(row["op"], len(row["wrong"]), row["wrong"][0][:200])
+    for row in lost:
+        print(f"{row['op']} ended its process: {row['reason']}; plain torch: {row['plain torch']}")
 
 
 if __name__ == "__main__":

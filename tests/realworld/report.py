@@ -31,9 +31,11 @@ cannot work (a CUDA extension) passes if it ends in the one error that says so.
 | virtual `mps:real` | the program, translated to a virtual MPS device with a Mac's operators; others fall back |
 | as written, on a GPU | the program on plain torch with an NVIDIA GPU |
 | written for `mps`, on CUDA | the text says `mps`, `torchdevice run` sends it to that GPU; values are finite |
-| the same, `--policy portable` | values equal those of the program as written, on that GPU |
+| the same, `--policy portable` | values equal those of the program as written, on that GPU, as far as it repeats them |
 
-With the default policy random numbers come from the GPU, so only `portable` can be compared there to the last digit.
+With the default policy random numbers come from the GPU, so only `portable` can be compared there. A program as written
+differs from itself on a GPU, where kernels add in no fixed order: it runs several times, and three times that distance
+passes. Programs for two GPUs, for packages that are not installed there, or about machines without CUDA have a –.
 The torchvision of the package index is built for CUDA: beside a CPU build of torch it cannot be imported, unless its
 operators `nms` and `qnms` are declared first, which a `sitecustomize` does for every mode (`tests/realworld/prelude`).
 `make realworld` measures all of them anew, `make realworld RESUME=--resume` what changed since. What fails, and why:
@@ -87,7 +89,7 @@ def _programs(results: Results) -> str:
     python = f"Python {platform.python_version()}"
     shown = _shown(results)
     lines = [
-        f"## The programs\n\n{python}; the versions are those of the machine without a GPU.\n",
+        f"## The programs\n\n{python}; the versions are those of the machine without a GPU.{_on_gpu(results)}\n",
         f"| program | packages | what it exercises | {' | '.join(mode.title for mode in shown)} |",
         f"| --- | --- | --- |{' --- |' * len(shown)}",
     ]
@@ -98,6 +100,15 @@ def _programs(results: Results) -> str:
         link = f"[{program.name}](../tests/realworld/programs/{program.name}.py)"
         lines.append(f"| {link} | {packages} | {_cell(program.purpose)} | {' | '.join(map(_verdict, rows))} |")
     return "\n".join([*lines, ""])
+
+
+def _on_gpu(results: Results) -> str:
+    """The versions on the machine with a GPU."""
+    found: dict[str, str] = {}
+    for (_, mode), row in results.rows.items():
+        if modes.BY_NAME[mode].on_gpu and row["status"] != "missing":
+            found |= row["versions"]
+    return f" With a GPU: {', '.join(f'{name} {found[name]}' for name in sorted(found))}." if found else ""
 
 
 def _verdict(row: Row | None) -> str:

@@ -20,6 +20,7 @@ import torchdevice
 from torchdevice.bench.figures import AGAIN, Figure, Timed, emit, interleaved
 
 ITEMS, BATCH, SIDE = 128, 16, 224
+ROUNDS = {0: 40, 4: 20}  # by the number of workers
 
 
 class Images(Dataset[tuple[torch.Tensor, int]]):
@@ -57,8 +58,8 @@ def main() -> None:
     quick = parser.parse_args().quick
     torch.set_num_threads(1)
     target = (torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")).type
-    for workers in (0, 4):
-        rounds = 5 if quick else 40 if workers == 0 else 20
+    for workers, rounds in ROUNDS.items():
+        rounds = min(rounds, 5) if quick else rounds
         ways = {
             "plain": _epoch(workers, contextlib.nullcontext, target),
             "active": _epoch(workers, lambda: torchdevice.redirect(target=target, policy="portable"), target),
@@ -67,7 +68,8 @@ def main() -> None:
         found = interleaved(ways, "plain", rounds)
         for name, limit in (("active", 1.02), (AGAIN, None)):
             median, spread = found[name]
-            emit([Figure(f"epoch of a DataLoader, {workers} workers: {name}", median, limit=limit, spread=spread)])
+            what, note = f"epoch of a DataLoader, {workers} workers: {name}", f"{rounds} rounds"
+            emit([Figure(what, median, limit=limit, spread=spread, note=note)])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import torch
 import torchdevice
 from torchdevice.bench.figures import Figure, emit
 
-COUNTS, PARTS = (1, 2, 8), 10
+COUNTS, PARTS, TURNS = (1, 2, 8), 10, 3
 AS_LONG = range(200)  # adding them up takes about as long as a redirection
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     """Rows on stdout."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    calls, turns = (100_000, 1) if parser.parse_args().quick else (1_000_000, 3)
+    calls, turns = (100_000, 1) if parser.parse_args().quick else (1_000_000, TURNS)
     plain_empty = torch.empty
     torchdevice.activate()
     target = torchdevice.status().target
@@ -67,7 +67,8 @@ def main() -> None:
         counted = torchdevice.status().redirected_calls - before
         expected = turns * threads * (PARTS * (calls // PARTS // threads) + calls // threads)
         beside = _seconds(threads, calls, plain) / calls * 1e6
-        note = f"{statistics.median(micros):.2f} µs a call, a Python function without us {beside:.2f} µs; records "
+        note = f"{statistics.median(micros):.2f} µs a call, a Python function without us {beside:.2f} µs, "
+        note += f"{turns} turn{'s' * (turns > 1)}; records "
         note += "exact" if counted == expected else f"wrong: {counted} of {expected}"
         what = f"{calls:,} redirected calls, {threads} thread{'s' * (threads > 1)}"
         emit([Figure(f"{what}: time at once / in ten parts", statistics.median(ratios), limit=1.2, note=note)])
