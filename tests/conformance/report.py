@@ -53,8 +53,8 @@ def real_accelerator() -> list[str]:
     wrong = sum(len(row["wrong"]) for row in found["wrong"])
     return [
         f"\n## On a real {found['device']}, under another device's name\n",
-        f"torch {found['torch']}, {found['date']}. The code says `mps`, TorchDevice sends it to CUDA; plain torch there",
-        "is the measure:",
+        f"torch {found['torch']}, {found['date']}. The code says `mps`, TorchDevice sends it to CUDA; plain torch",
+        "there is the measure:",
         f"{found['samples'] - wrong} of {found['samples']} samples of {found['operators']} operators (float32).",
         *(f"- `{row['op']}`: {row['wrong'][0][:160]}" for row in found["wrong"]),
         *(f"- `{row['op']}` ended its process; without TorchDevice it {_ends(row)}." for row in found["lost"]),
