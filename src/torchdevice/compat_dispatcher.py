@@ -65,6 +65,18 @@ def name_of(operator: Any) -> str:
     return str(operator._schema.name) + (f".{overload}" if overload else "")
 
 
+def full_name(namespace: str, operator: Any) -> str:
+    """`own::f.overload` of what `torch.library.Library.impl` takes for an operator: a name, or an operator object."""
+    if not isinstance(operator, str):
+        return name_of(operator)
+    return operator if "::" in operator else f"{namespace}::{operator}"
+
+
+# The type of `torch.ops.aten`: an operator that is looked up for the first time passes its `__getattr__`.
+# Expiry: a public notice of libraries that register operators.
+OpNamespace = torch._ops._OpNamespace
+
+
 def out_form(name: str) -> str | None:
     """The overload with out= of a functional or in-place operator: the same arguments, and results to write to.
 

@@ -53,6 +53,8 @@ early there: `.to`, `.cuda`, `Module.to`, `copy_`.
 ## How it works
 - **What is missing** is read from the dispatcher when a session starts: registered kernels, not trial. Each gap gets a
   kernel through `torch.library`, taken back by `deactivate()`. {covered}
+- **Operators of extensions** (`torchvision::…`, your own by `torch.library`) with a kernel for the CPU only are covered too,
+  whenever they are loaded or registered; a kernel for the target that comes later takes its place.
 - **The schema decides how arguments move**: functional, in-place, `out=`, views, lists, generators, devices. A storage that
   several arguments share moves once; a written argument is copied back into the tensor that the caller holds.
 - **Guards** are for kernels that exist but refuse some dtypes or sizes: the native kernel is asked first, its refusal (known

@@ -33,6 +33,16 @@ _KEYS = {
 RECOMPOSED = {"mps": ("aten::linalg_svd", "aten::upsample_nearest3d.vec")}
 
 
+# Not torch's "aten", and not for a target either: packed weights of the CPU's own libraries, and messages, which
+# `distributed` carries.
+_OF_THE_CPU = frozenset(
+    {
+        *("quantized", "_quantized", "quantization", "sparse", "prepacked"),
+        *("mkl", "mkldnn", "mkldnn_prepacked", "onednn", "c10d", "_c10d_functional"),
+    }
+)
+
+
 @dataclass(frozen=True)
 class Gap:
     """An operator that the target lacks for one layout, and the dispatch key at which it is missed."""
@@ -65,6 +75,21 @@ def gaps(
             if not name.startswith("aten::"):
                 continue
             if (name, layout) in refusing or not (name in there or _composed(name, there, not layout)):
+                yield Gap(name, key)
+
+
+def is_extension(namespace: str) -> bool:
+    """Whether operators of this namespace are an extension's, or a program's own."""
+    return namespace != "aten" and namespace not in _OF_THE_CPU
+
+
+def extension_gaps(device_type: str) -> Iterator[Gap]:
+    """The same for operators that are not torch's own; a virtual device has no list of what it refuses of those."""
+    backend = backend_key(device_type)
+    for layout in LAYOUTS:
+        key = f"{layout}{backend}"
+        for name in sorted(compat_dispatcher.kernels_under(f"{layout}CPU")):
+            if is_extension(name.partition("::")[0]) and not compat_dispatcher.runs_on(name, key):
                 yield Gap(name, key)
 
 

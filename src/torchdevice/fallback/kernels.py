@@ -1,7 +1,7 @@
 """Puts our kernels into the dispatcher for what a target lacks, and takes them out again.
 
 What is lacking is `capability`; who computes is `route`. Operators that the target has are not touched, but for those
-of `guards`, whose own kernel is asked first.
+of `guards`, whose own kernel is asked first. Operators that are not torch's own are `extensions`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torchdevice import compat_dispatcher
 from torchdevice.fallback import compressed, cpu
 from torchdevice.fallback.capability import RECOMPOSED, Gap, backend_key, gaps
 from torchdevice.fallback.compressed import CompressedTensor
+from torchdevice.fallback.extensions import Extensions
 from torchdevice.fallback.guards import GUARDED, make_guard, silently_wrong
 from torchdevice.fallback.route import Router
 from torchdevice.fallback.schema import Plan, read_plan
@@ -31,6 +32,7 @@ class Coverage:
         self.guarded: set[str] = set()
         self.wanted_guards: set[str] = set()  # the user's own
         self._registrations = compat_dispatcher.Registrations()
+        self.extensions = Extensions()
 
     def engage(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
         """Register a kernel for every gap of the router's target."""
@@ -49,6 +51,7 @@ class Coverage:
         self._recompose(RECOMPOSED.get(router.target, ()), backend_key(router.target))
         if not compresses:
             self._compress(router)
+        self.extensions.engage(router)
 
     def guard(self, name: str) -> None:
         """Native first for this operator; what it refuses runs elsewhere. Again: nothing happens."""
@@ -102,6 +105,7 @@ class Coverage:
             CompressedTensor.elsewhere = staticmethod(
                 lambda plan, reason, args, kwargs: cpu.run(plan, args, kwargs, target)[0]
             )
+        self.extensions.disengage()
         self._registrations.undo()
         self.covered.clear()
         self.guarded.clear()
