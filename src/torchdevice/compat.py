@@ -130,8 +130,9 @@ def cuda_devices_by_nvml() -> int | None:
 
 def _driver_runs_this_torch() -> bool:
     """An older driver has GPUs that torch cannot use. NVML is there: it has just counted them."""
-    library, version = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_int()
-    if library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(version)):
+    version = ctypes.c_int()
+    ask = getattr(ctypes.CDLL("libnvidia-ml.so.1"), "nvmlSystemGetCudaDriverVersion_v2", None)
+    if ask is None or ask(ctypes.byref(version)):  # too old to be asked, or it does not tell
         return False
     return version.value // 1000 >= int(str(torch.version.cuda).partition(".")[0])
 
@@ -141,8 +142,9 @@ def forked_as_worker() -> bool:
 
     Expiry: a public hook in a worker before anything else.
     """
+    starter = dataloader._MultiProcessingDataLoaderIter.__init__.__code__
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != dataloader.__file__:
+    while frame is not None and frame.f_code is not starter:
         frame = frame.f_back
     return frame is not None
 

@@ -65,12 +65,34 @@ def name_of(operator: Any) -> str:
     return str(operator._schema.name) + (f".{overload}" if overload else "")
 
 
-def full_name(namespace: str, operator: Any) -> str:
-    """`own::f.overload` of what `torch.library.Library.impl` takes for an operator: a name, or an operator object."""
-    if not isinstance(operator, str):
+def full_name(namespace: str, operator: Any) -> str | None:
+    """`own::f.overload` of what `torch.library.Library.impl` takes for an operator; None: it takes no such thing."""
+    if isinstance(operator, torch._ops.OpOverload):
         return name_of(operator)
+    if not isinstance(operator, str):
+        return None
     return operator if "::" in operator else f"{namespace}::{operator}"
 
+
+def below_autograd() -> bool:
+    """Whether autograd has had its turn with the operator that runs: what is called now is not recorded.
+
+    Expiry: a public reading of the dispatcher's state.
+    """
+    return bool(torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradCPU))
+
+
+def is_key(name: str) -> bool:
+    """Whether this torch has a dispatch key of that name. Expiry: as above."""
+    try:
+        torch._C._dispatch_has_kernel_for_dispatch_key("aten::empty.memory_format", name)
+    except RuntimeError:
+        return False
+    return True
+
+
+# How `torch.library.Library` takes back what it registered. Expiry: a public way.
+LIBRARY_END = "_destroy"
 
 # The type of `torch.ops.aten`: an operator that is looked up for the first time passes its `__getattr__`.
 # Expiry: a public notice of libraries that register operators.

@@ -33,5 +33,8 @@ def test_generators_of_an_untouched_device_are_taken_when_asked_for() -> None:
     assert later[1] is later[-1] is torch.default_generator
     assert list(later) == [torch.default_generator] * 2
     assert later[:1] == (torch.default_generator,)
+    assert later == (torch.default_generator,) * 2
+    assert torch.default_generator in later
+    assert later.__add__((1,)) == (*later, 1)
     with pytest.raises(IndexError):
         later[2]

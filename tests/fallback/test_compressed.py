@@ -147,3 +147,25 @@ def test_gradients_where_torch_makes_them_and_lacks_an_operator() -> None:
             gradients.append([matrix.grad.to_dense().cpu(), factor.grad.cpu()])
         assert all(torch.equal(*pair) for pair in zip(*gradients, strict=True)), kind
     assert any("_sparse_mm_reduce_impl_backward" in record.operator for record in fallback.totals())
+
+
+@on("mps:real")
+def test_values_can_be_written_to() -> None:
+    """torch's own gradient of a product empties a copy that way: it would be wrong by the matrix itself."""
+    torchdevice.activate(policy="portable")
+    found = []
+    for device in ("cpu", "mps"):
+        matrix = DENSE.to(device).to_sparse_csr()
+        values = matrix.values()
+        values.mul_(2)
+        doubled = matrix.to_dense().cpu()
+        matrix.mul_(3)
+        again = matrix.values()
+        again[0] = 7
+        matrix.requires_grad_()
+        torch.sparse.mm(matrix, torch.arange(8.0, device=device).view(4, 2)).sum().backward()
+        plain = DENSE.to(device).to_sparse_csr().requires_grad_()
+        torch.sparse.mm(plain, torch.arange(8.0, device=device).view(4, 2)).sum().backward()
+        results = (doubled, values, again, matrix.detach().to_dense(), matrix.grad.to_dense(), plain.grad.values())
+        found.append([tensor.cpu() for tensor in results])
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True)), found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -112,6 +113,80 @@ def test_arguments_are_written_and_several_results_come_back() -> None:
     joined, parts = torch.ops.shapes.parts([torch.ones(2), torch.zeros(2)], 2, mode="any")
     assert {tensor.device.type for tensor in (joined, *parts)} == {"mps"}
     assert [part.tolist() for part in parts] == [[1, 1], [0, 0]]
+
+
+@on("mps:real")
+def test_an_operator_that_is_defined_anew() -> None:
+    torchdevice.activate()
+    x = torch.zeros(2)
+
+    @torch.library.custom_op("again::bump", mutates_args=(), device_types="cpu")
+    def bump(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    assert torch.equal(bump(x), x + 1)
+
+    @torch.library.custom_op("again::bump", mutates_args=("x",), device_types="cpu")
+    def bump_in_place(x: torch.Tensor, by: int) -> None:
+        x.add_(by)
+
+    bump_in_place(x, 3)
+    assert x.tolist() == [3, 3]
+
+
+@on("mps:real")
+def test_gradients_of_what_a_kernel_does() -> None:
+    """torch records what an operator without a formula does, if it is Python; arguments may share a storage."""
+    library = torch.library.Library("att", "DEF")
+    library.define("score(Tensor q, Tensor k) -> Tensor")
+    library.impl("score", lambda q, k: q @ k.transpose(-1, -2), "CPU")
+    gradients = []
+    for device in ("cpu", "mps"):
+        with torchdevice.redirect(policy="portable"):
+            weight = torch.arange(8.0, device=device).view(4, 2).requires_grad_()
+            q, k = (torch.ones(3, 2, device=device) @ weight.t()).chunk(2, -1)
+            torch.ops.att.score(q, k).sum().backward()
+            gradients.append(weight.grad.cpu())
+    assert library.ns
+    assert torch.equal(*gradients)
+
+
+@on("mps:real")
+def test_other_registrations_for_the_same_operator() -> None:
+    torchdevice.activate()
+    x = torch.zeros(1)
+    library = define("shared")
+    library.impl("plus_one", lambda x: x + 100, "CompositeExplicitAutograd")
+    assert torch.ops.shared.plus_one(x).item() == 100
+    library = define("tried")
+    with pytest.raises(TypeError):
+        library.impl("plus_one", None, "MPS")
+    assert torch.ops.tried.plus_one(x).item() == 1
+    scope = torch.library.Library("tried", "IMPL")
+    scope.impl("plus_one", lambda x: x + 5, "MPS")
+    assert torch.ops.tried.plus_one(x).item() == 5
+    scope._destroy()
+    assert torch.ops.tried.plus_one(x).item() == 1
+    for wrong in (torch.ops.tried.plus_one, None):
+        with pytest.raises(RuntimeError, match="should be passed either a name or an OpOverload object"):
+            library.impl(wrong, lambda x: x, "CPU")
+    library.impl(torch.ops.tried.plus_one.default, lambda x: x + 2, "CPU")
+    assert torch.ops.tried.plus_one(x).item() == 2
+
+
+@on("mps:real")
+def test_threads_that_register() -> None:
+    torchdevice.activate()
+    x = torch.zeros(1)
+
+    def work(number: int) -> list[torch.library.Library]:
+        libraries = [define(f"thread{number}_{turn}") for turn in range(20)]
+        for library in libraries:
+            assert getattr(torch.ops, library.ns).plus_one(x).item() == 1
+        return libraries
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len([*pool.map(work, range(4))]) == 4
 
 
 @on("mps:real", env={"TORCHDEVICE_FALLBACK": "off"})

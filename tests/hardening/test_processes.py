@@ -156,6 +156,11 @@ def confined(kind: str) -> None:
         assert [batch.device.type for (batch,) in loader] == [kind, kind]
         told = torch.utils.data.DataLoader(Told(), batch_size=None, num_workers=2)
         assert [tuple(each) for each in told] == [("cpu", "cpu", "cpu", kind != "cuda")] * 4
+        torch.mps.manual_seed(1)  # a program that is not about CUDA alone
+        told = torch.utils.data.DataLoader(Told(), batch_size=None, num_workers=2)
+        assert [tuple(each) for each in told] == [("cpu", "cpu", "cpu", True)] * 4
+        pools = torch.utils.data.DataLoader([1], batch_size=None, collate_fn=_target_in_a_pool)
+        assert [*pools] == ["cpu"]  # forked below a loader, and no worker of it
     assert torch.ones(2, device="cuda").device.type == kind  # the parent goes on
 
 
@@ -175,6 +180,15 @@ class Told(torch.utils.data.Dataset[Any]):
 def _goes_on(kind: str) -> None:
     """A virtual device has no driver to lose."""
     assert (torch.ones(2, device="cuda") + 1).device.type == kind
+
+
+def _target_in_a_pool(_: Any) -> str:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return str(pool.apply(_target))
+
+
+def _target() -> str:
+    return str(torchdevice.status().target)
 
 
 def _device_of_ones() -> str:

@@ -66,6 +66,11 @@ def test_a_driver_that_is_too_old_has_no_devices_for_torch(nvidia: pytest.Monkey
     assert this_host() == (Host("cuda", count, 0) if count else Host("cpu"))
 
 
+def test_a_library_that_cannot_be_asked_is_of_an_old_driver(nvidia: pytest.MonkeyPatch) -> None:
+    nvidia.setattr(ctypes, "CDLL", lambda name: object())
+    assert this_host() == Host("cpu")
+
+
 def test_without_the_management_library_torch_is_asked(nvidia: pytest.MonkeyPatch) -> None:
     nvidia.setattr(torch.cuda, "_device_count_nvml", lambda: -1)
     for there in (True, False):

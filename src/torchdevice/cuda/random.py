@@ -29,10 +29,28 @@ class LaterGenerators(tuple[torch.Generator, ...]):
         return self._target.count
 
     def __iter__(self) -> Iterator[torch.Generator]:
-        return iter(self[:])
+        return iter(self._now())
 
     def __getitem__(self, index: Any) -> Any:
-        return tuple(self._target.generator(number) for number in range(self._target.count))[index]
+        return self._now()[index]
+
+    def __contains__(self, each: object) -> bool:
+        return each in self._now()
+
+    def __eq__(self, other: object) -> bool:
+        return self._now() == (other._now() if isinstance(other, LaterGenerators) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._now())
+
+    def __add__(self, other: Any) -> Any:
+        return self._now() + other
+
+    def __repr__(self) -> str:
+        return repr(self._now())
+
+    def _now(self) -> tuple[torch.Generator, ...]:
+        return tuple(self._target.generator(number) for number in range(self._target.count))
 
 
 def generators(target: Target) -> tuple[torch.Generator, ...]:

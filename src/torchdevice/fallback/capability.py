@@ -70,6 +70,8 @@ def gaps(
     refusing = frozenset(refused)
     for layout in LAYOUTS:
         key = f"{layout}{backend}"
+        if not compat_dispatcher.is_key(key):
+            continue
         there = frozenset(registered(key))
         for name in sorted(compat_dispatcher.kernels_under(f"{layout}CPU")):
             if not name.startswith("aten::"):
@@ -88,6 +90,8 @@ def extension_gaps(device_type: str) -> Iterator[Gap]:
     backend = backend_key(device_type)
     for layout in LAYOUTS:
         key = f"{layout}{backend}"
+        if not compat_dispatcher.is_key(key):
+            continue
         for name in sorted(compat_dispatcher.kernels_under(f"{layout}CPU")):
             if is_extension(name.partition("::")[0]) and not compat_dispatcher.runs_on(name, key):
                 yield Gap(name, key)

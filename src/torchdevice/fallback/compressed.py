@@ -21,15 +21,23 @@ LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bs
 REASON = "torch makes no compressed sparse tensors for this device"
 _CPU = RealDevice("cpu")
 _to_copy = torch.ops.aten._to_copy.default
+_copy_into = torch.ops.aten.copy_.default
+_values = torch.ops.aten.values.default
+_alias = torch.ops.aten.alias.default
 
 # Runs an operator away from the target: the plan, why, and the arguments.
 Elsewhere = Callable[[Plan, str, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class CompressedTensor(RealTensor):
-    """A compressed sparse tensor that says it is on `device`; `held` is the same tensor on the CPU."""
+    """A compressed sparse tensor that says it is on `device`; `held` is the same tensor on the CPU.
 
-    held: torch.Tensor
+    `values()` is a look at the tensor that can be written to, which torch's own gradients do: those that were lent to
+    the device are the truth from then on.
+    """
+
+    _held: torch.Tensor
+    _lent: torch.Tensor | None
     elsewhere: ClassVar[Elsewhere]  # set by the session that runs; tensors live longer than sessions
 
     # Results are what the operators give: torch must not turn them into this class.
@@ -38,14 +46,39 @@ class CompressedTensor(RealTensor):
     @staticmethod
     def __new__(cls: type[CompressedTensor], held: torch.Tensor, device: RealDevice) -> CompressedTensor:
         made: CompressedTensor = compat_dispatcher.tensor_without_memory(cls, held, device)
-        made.held = held
+        made._held, made._lent = held, None
         return made
+
+    @property
+    def held(self) -> torch.Tensor:
+        """With what was written to the values on the device."""
+        if self._lent is not None:
+            _copy_into(_values(self._held), self._lent)
+        return self._held
+
+    def was_written(self, on_cpu: torch.Tensor) -> bool:
+        """Whether an operator that wrote to `on_cpu` has written to this tensor; lent values learn of it."""
+        if on_cpu is not self._held:
+            return False
+        values = _values(self._held)
+        if self._lent is not None and self._lent.shape == values.shape:
+            _copy_into(self._lent, values)
+        else:
+            self._lent = None
+        return True
+
+    def _lend(self) -> torch.Tensor:
+        if self._lent is None:
+            self._lent = CompressedTensor.elsewhere(_plan(_values), REASON, (self,), {})
+        return _alias(self._lent)  # a tensor of its own each time: autograd writes on it
 
     @classmethod
     def __torch_dispatch__(cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Every operator that is given one arrives here, below autograd."""
         if operator is torch.ops.prim.layout.default:
-            return args[0].held.layout
+            return args[0]._held.layout
+        if operator is _values:
+            return args[0]._lend()
         kwargs = kwargs or {}
         if operator is _to_copy and "device" in kwargs and kwargs["device"].type != args[0].device.type:
             return operator(args[0].held, **kwargs)

@@ -150,7 +150,7 @@ class Crossing:
                     self._write(one, its_copy)
 
     def _write(self, original: torch.Tensor, changed: torch.Tensor) -> None:
-        if original is changed or (isinstance(original, CompressedTensor) and original.held is changed):
+        if original is changed or (isinstance(original, CompressedTensor) and original.was_written(changed)):
             return  # it was on the CPU all along
         if original.layout is not torch.strided:
             _copy_into(original, self.leave(changed))

@@ -54,18 +54,21 @@ class _Slice(_OnRealTorch):
 
 
 class _File(_OnRealTorch):
-    """An open file; `on_cpu` opens it again for the CPU, to read what the target has no dtype for."""
+    """An open file; `on_cpu` is the same for the CPU, to read what the target has no dtype for."""
 
-    def __init__(self, native: Any, translator: Translator, device: Any, on_cpu: Callable[[], Any]) -> None:
+    def __init__(self, native: Any, translator: Translator, device: Any, on_cpu: Any) -> None:
         super().__init__(native, translator)
         self._device = device
-        self._on_cpu = functools.cache(on_cpu)
+        self._on_cpu = on_cpu
 
     def __enter__(self) -> _File:
-        self._native.__enter__()
+        for each in filter(None, (self._native, self._on_cpu)):
+            each.__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> Any:
+        if self._on_cpu is not None:
+            self._on_cpu.__exit__(*exception)
         return self._native.__exit__(*exception)
 
     def get_tensor(self, name: str) -> Any:
@@ -86,12 +89,11 @@ class _File(_OnRealTorch):
     def get_slice(self, name: str) -> _Slice:
         """A tensor to take parts of."""
         if self._has_no_dtype_there(name):
-            return _Slice(self._on_cpu().get_slice(name), self._translator, lambda read: read.to(self._device))
+            return _Slice(self._on_cpu.get_slice(name), self._translator, lambda read: read.to(self._device))
         return _Slice(self._native.get_slice(name), self._translator, None)
 
     def _has_no_dtype_there(self, name: str) -> bool:
-        device = str(self._device).partition(":")[0]
-        return lacks_dtypes(device) and self._native.get_slice(name).get_dtype().startswith(_LACKING)
+        return self._on_cpu is not None and self._native.get_slice(name).get_dtype().startswith(_LACKING)
 
 
 def open_file(real: type, path: str, translator: Translator) -> StandInType:
@@ -109,7 +111,8 @@ def open_file(real: type, path: str, translator: Translator) -> StandInType:
         if given is not asked:
             options["device"] = str(given)
         with translator.suspended():
-            on_cpu = functools.partial(real, **{**options, "device": "cpu"})
+            narrow = lacks_dtypes(str(given).partition(":")[0])
+            on_cpu = real(**{**options, "device": "cpu"}) if narrow else None
             return _File(real(**options), translator, given, on_cpu)
 
     return stand_in(real, path, construct)
