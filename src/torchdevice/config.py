@@ -23,6 +23,7 @@ FLOAT64 = ("downcast", "cpu", "error")
 AUTO = "auto"
 PROFILE = "TORCHDEVICE_PROFILE"  # the switch of `run --profile`
 MAX_DEVICES = 64
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"  # CUDA's own
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
@@ -199,7 +200,7 @@ def visible_devices(count: int, environ: Mapping[str, str] | None = None) -> int
     Which ones does not matter: a number that is not here is folded onto one that is. Read whenever somebody asks,
     because scripts set it after `import torch`.
     """
-    listed = (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES")
+    listed = (os.environ if environ is None else environ).get(VISIBLE_GPUS)
     if listed is None:
         return count
     names = [name.strip() for name in listed.split(",")]

@@ -6,6 +6,7 @@ State of the process is one `Session` object. The public functions of the packag
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import warnings
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchdevice import compat, compat_compilers, forks
-from torchdevice.config import Config, export, resolve_config, without_settings
+from torchdevice.config import VISIBLE_GPUS, Config, export, resolve_config, without_settings
 from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
@@ -26,7 +27,7 @@ from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
 from torchdevice.policy.dtypes import lacks_dtypes
-from torchdevice.policy.hosts import Host, invent_host, is_accelerator, target_host, this_host
+from torchdevice.policy.hosts import Host, invent_host, is_accelerator, is_untouched, target_host, this_host
 from torchdevice.policy.resolve import NOTHING, Decision, parse, resolve
 from torchdevice.reporting import log
 from torchdevice.reporting.collect import Report
@@ -99,6 +100,16 @@ class Session:
             except BaseException:  # torch is never left half patched
                 self._stop()
                 raise
+        if is_untouched(host):
+            self._translator.at_first_decision = functools.partial(self._look_again, os.environ.get(VISIBLE_GPUS))
+
+    def _look_again(self, visible: str | None) -> None:
+        """A script may choose its GPUs, or none, until it uses one."""
+        with self._lock:
+            config = self._config
+            if config is not None and os.environ.get(VISIBLE_GPUS) != visible:
+                self._stop()
+                self._start(config)
 
     def _replace(self, config: Config, host: Host) -> None:
         """Translate for a host from now on; all of it, or nothing."""

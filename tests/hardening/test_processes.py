@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import multiprocessing
@@ -19,6 +20,7 @@ import torchdevice
 from tests.cli.harness import torchdevice as command
 from tests.cli.harness import write
 from tests.virtual.harness import on
+from torchdevice.config import visible_devices
 
 # Every way to start a child, in one program; each child redirects once and proves where its tensor is.
 EVERY_WAY = """
@@ -233,3 +235,43 @@ def test_no_child_begins_with_half_of_an_activation() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+def untouched_gpus(count: int) -> None:
+    """Let a virtual device look as GPUs do before their first use: counted by NVIDIA's library, if they are visible."""
+
+    class Nvml:
+        def nvmlSystemGetCudaDriverVersion_v2(self, answer: Any) -> int:  # noqa: N802
+            answer._obj.value = 99000
+            return 0
+
+    load = ctypes.CDLL
+    ctypes.CDLL = lambda name, *args, **kwargs: (  # type: ignore[assignment, misc]
+        Nvml() if "nvidia" in str(name) else load(name, *args, **kwargs)
+    )
+    torch.cuda.is_initialized = lambda: False
+    torch.cuda._device_count_nvml = lambda: visible_devices(count)
+
+
+@pytest.mark.parametrize("policy", ["accelerate", "portable"])
+def test_a_script_may_hide_its_gpus_after_the_import(policy: str) -> None:
+    hidden(policy=policy)
+
+
+@on("cuda")
+def hidden(policy: str) -> None:
+    untouched_gpus(1)
+    torchdevice.activate(policy=policy)
+    assert torchdevice.status().target == "cuda"
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    assert torch.ones(2, device="mps").device.type == "cpu"
+    assert torch.ones(2).to("cpu").device.type == "cpu"
+    assert torchdevice.status().target == "cpu"
+    assert not torch.cuda.is_available()
+    torchdevice.deactivate()
+    del os.environ["CUDA_VISIBLE_DEVICES"]
+    torchdevice.activate(policy=policy)
+    assert torchdevice.status().target == "cuda"
+    assert torch.ones(2, device="mps").device.type == "cuda"
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # too late: they are in use
+    assert torch.ones(2, device="mps").device.type == "cuda"

@@ -62,6 +62,7 @@ class Translator:
         self.roles = Roles()
         self.suspensions = 0  # in all threads together: while it is 0 nobody needs to ask for their own
         self.at_first_redirect: Callable[[Redirect], None] | None = None  # told once, also of a place that is known
+        self.at_first_decision: Callable[[], None] | None = None  # may start another host
         self._lock = threading.Lock()
         renew_after_fork(self, "_lock")
         self._routes: list[dict[object, Route]] = [{} for _ in Caller]  # by Role.slot
@@ -81,7 +82,7 @@ class Translator:
         """Pass everything through, also for wrappers that are still held somewhere."""
         subclasses.notice(active=self.active)
         self.active = self.fills = False
-        self.at_first_redirect = None
+        self.at_first_redirect = self.at_first_decision = None
         self.settled.clear()
         self.override.reset()
         self.places.clear()
@@ -145,6 +146,9 @@ class Translator:
         return self.roles[_getframe(depth + 1).f_code.co_filename].caller
 
     def _decide(self, asked: Any, api: str, frame: FrameType, role: Role) -> Any:
+        if self.at_first_decision is not None:
+            look, self.at_first_decision = self.at_first_decision, None
+            look()
         try:
             route = self._routes[role.slot].get(asked) or self._find_route(asked, role)
         except (RuntimeError, TypeError, ValueError):  # not a device: torch says so itself, in its own words

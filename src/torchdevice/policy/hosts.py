@@ -82,6 +82,11 @@ def _count(kind: str) -> int:
     return int(module.device_count()) if module.is_available() else 0
 
 
+def is_untouched(host: Host) -> bool:
+    """Whether nothing has used the host's GPUs yet: which of them there are may still change."""
+    return host.type == "cuda" and not torch.cuda.is_initialized()
+
+
 def _current_index(kind: str) -> int:
     """Asking torch initialises the device, which forked children then cannot use; before that it is the first one."""
     is_initialized = getattr(torch.get_device_module(kind), "is_initialized", None)
