@@ -122,10 +122,24 @@ def cuda_devices_by_nvml() -> int | None:
     `torch.cuda.is_available()` initialises CUDA: a script that sets CUDA_VISIBLE_DEVICES after that comes too late, and
     its forked children have no GPU. Expiry: a public question that leaves CUDA alone and minds the driver.
     """
-    count = getattr(torch.cuda, "_device_count_nvml", lambda: -1)
-    if torch.version.hip or torch.cuda.is_initialized() or (found := count()) < 0:
+    # The flag itself: it is up in the forked child of a process that uses CUDA, too.
+    if torch.version.hip or torch.cuda.is_initialized() or torch.cuda._initialized:
         return None
-    return int(found) if found and _driver_runs_this_torch() else 0
+    found = int(getattr(torch.cuda, "_device_count_nvml", lambda: -1)())
+    if found < 0:
+        return None if _has_driver() else 0
+    return found if found and _driver_runs_this_torch() else 0
+
+
+def _has_driver() -> bool:
+    """Whether CUDA has a driver to ask, where NVIDIA's management library is not there. Loading it starts nothing."""
+    if sys.platform != "linux":
+        return True
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _driver_runs_this_torch() -> bool:

@@ -249,7 +249,7 @@ def untouched_gpus(count: int) -> None:
     ctypes.CDLL = lambda name, *args, **kwargs: (  # type: ignore[assignment, misc]
         Nvml() if "nvidia" in str(name) else load(name, *args, **kwargs)
     )
-    torch.cuda.is_initialized = lambda: False
+    torch.cuda.is_initialized, torch.cuda._initialized = (lambda: False), False
     torch.cuda._device_count_nvml = lambda: visible_devices(count)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ def nvidia(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("cuda"))
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "_initialized", False)
     monkeypatch.setattr(torch.cuda, "_device_count_nvml", lambda: 2)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Nvml(12080))
     for owner, name in (
@@ -71,7 +73,7 @@ def test_a_library_that_cannot_be_asked_is_of_an_old_driver(nvidia: pytest.Monke
     assert this_host() == Host("cpu")
 
 
-def test_without_the_management_library_torch_is_asked(nvidia: pytest.MonkeyPatch) -> None:
+def test_without_the_management_library_torch_is_asked_if_there_is_a_driver(nvidia: pytest.MonkeyPatch) -> None:
     nvidia.setattr(torch.cuda, "_device_count_nvml", lambda: -1)
     for there in (True, False):
         nvidia.setattr(torch.cuda, "is_available", lambda there=there: there)
@@ -82,3 +84,25 @@ def test_without_the_management_library_torch_is_asked(nvidia: pytest.MonkeyPatc
 def test_hidden_devices_are_none(nvidia: pytest.MonkeyPatch) -> None:
     nvidia.setattr(torch.cuda, "_device_count_nvml", lambda: 0)
     assert this_host() == Host("cpu")
+
+
+def test_a_build_for_cuda_without_a_driver_asks_nothing(nvidia: pytest.MonkeyPatch) -> None:
+    """As torch comes from the package index, on a machine without a GPU. A fork has nothing to lose there."""
+
+    def missing(name: str) -> Any:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    nvidia.setattr(sys, "platform", "linux")
+    nvidia.setattr(torch.cuda, "_device_count_nvml", lambda: -1)
+    nvidia.setattr(ctypes, "CDLL", missing)
+    assert this_host() == Host("cpu")
+    nvidia.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    assert this_host() == Host("cpu")
+
+
+@pytest.mark.parametrize("counted", [2, -1])
+def test_a_forked_child_of_a_process_with_gpus_has_lost_them(nvidia: pytest.MonkeyPatch, counted: int) -> None:
+    nvidia.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    nvidia.setattr(torch.cuda, "_device_count_nvml", lambda: counted)
+    nvidia.setattr(torch.cuda, "_initialized", counted < 0)
+    assert this_host() == Host("cpu", lost="cuda")

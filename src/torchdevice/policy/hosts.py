@@ -67,19 +67,13 @@ def this_host() -> Host:
     if built_for is None:
         return Host("cpu")
     kind = built_for.type
-    if lost_by_fork(kind):  # any other question would raise, or end the process
+    count = cuda_devices_by_nvml() if kind == "cuda" else None
+    if count != 0 and lost_by_fork(kind):  # any other question would raise, or end the process
         return Host("cpu", lost=kind)
-    count = _count(kind)
+    if count is None:
+        module = torch.get_device_module(kind)
+        count = int(module.device_count()) if module.is_available() else 0
     return Host(kind, count, _current_index(kind)) if count else Host("cpu")
-
-
-def _count(kind: str) -> int:
-    """How many devices there are; a GPU that the script has not touched stays untouched."""
-    counted = cuda_devices_by_nvml() if kind == "cuda" else None
-    if counted is not None:
-        return counted
-    module = torch.get_device_module(kind)
-    return int(module.device_count()) if module.is_available() else 0
 
 
 def is_untouched(host: Host) -> bool:
