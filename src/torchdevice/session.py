@@ -27,8 +27,8 @@ from torchdevice.patching.engine import Applied, Replacement, apply
 from torchdevice.patching.points import Replacements, Skip, resolve_path
 from torchdevice.patching.translator import Translator, translator
 from torchdevice.policy.dtypes import lacks_dtypes
-from torchdevice.policy.hosts import Host, invent_host, is_accelerator, is_untouched, target_host, this_host
-from torchdevice.policy.resolve import NOTHING, Decision, parse, resolve
+from torchdevice.policy.hosts import Host, invent_host, is_untouched, target_host, this_host
+from torchdevice.policy.resolve import Decision, parse, resolve
 from torchdevice.reporting import log
 from torchdevice.reporting.collect import Report
 from torchdevice.reporting.counts import Counts, added
@@ -307,15 +307,11 @@ class Session:
         lost = self._translator.host.type
         if self._config is None or self._applied is None or not compat.lost_by_fork(lost):
             return
-        if lost == "cuda" and self._is_about_cuda() and compat.forked_as_worker():
+        about_cuda = lost == "cuda" and not self.simulated() and not self._translator.has_asked_beyond(lost)
+        if about_cuda and compat.forked_as_worker():
             return  # it is confined to the CPU when it begins, and torch.cuda is torch's own: nothing to exchange
         self._applied.undo()
         self._replace(self._config, Host("cpu", lost=lost))
-
-    def _is_about_cuda(self) -> bool:
-        """Whether the program has asked for no other accelerator so far, nor about one."""
-        asked = {record.asked.partition(":")[0] for record in self._translator.ledger.totals()}
-        return not self.simulated() and not any(map(is_accelerator, asked - {str(NOTHING), "cuda"}))
 
 
 class _Redirected(ContextDecorator, AbstractContextManager[None]):

@@ -21,7 +21,7 @@ from torchdevice.compat import RealDevice, has_device_context
 from torchdevice.events import Key, Ledger, Redirect, Site, renew_after_fork
 from torchdevice.patching import subclasses
 from torchdevice.patching.callers import TRACED, Role, Roles, user_frame
-from torchdevice.policy.hosts import Host
+from torchdevice.policy.hosts import Host, is_accelerator
 from torchdevice.policy.override import CpuOverride
 from torchdevice.policy.resolve import NOTHING, Caller, Decision, Request, parse, resolve
 
@@ -144,6 +144,11 @@ class Translator:
     def caller(self, depth: int = 1) -> Caller:
         """Who calls, `depth` frames up."""
         return self.roles[_getframe(depth + 1).f_code.co_filename].caller
+
+    def has_asked_beyond(self, kind: str) -> bool:
+        """Whether an accelerator of another type than `kind` was redirected so far."""
+        asked = {record.asked.partition(":")[0] for record in self.ledger.totals()}
+        return any(map(is_accelerator, asked - {str(NOTHING), kind}))
 
     def _decide(self, asked: Any, api: str, frame: FrameType, role: Role) -> Any:
         if self.at_first_decision is not None:
