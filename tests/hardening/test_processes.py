@@ -275,3 +275,33 @@ def hidden(policy: str) -> None:
     assert torch.ones(2, device="mps").device.type == "cuda"
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # too late: they are in use
     assert torch.ones(2, device="mps").device.type == "cuda"
+
+
+@pytest.mark.parametrize("policy", ["accelerate", "portable"])
+def test_activation_asks_nothing_of_untouched_gpus(policy: str) -> None:
+    asked_nothing(policy=policy)
+
+
+@on("cuda:2")
+def asked_nothing(policy: str) -> None:
+    """Not even the functions of C through which torch would start CUDA."""
+    untouched_gpus(2)
+
+    def touched(*_: Any) -> Any:
+        raise AssertionError("a GPU was touched")
+
+    names = [
+        name for name in vars(torch._C) if name.startswith("_cuda_") and not isinstance(vars(torch._C)[name], type)
+    ]
+    kept = {name: vars(torch._C)[name] for name in names}
+    assert {"_cuda_init", "_cuda_getDeviceCount"} <= kept.keys()
+    vars(torch._C).update(dict.fromkeys([name for name in names if callable(kept[name])], touched))
+    starts = torch.cuda.init, torch.cuda._lazy_init
+    torch.cuda.init = torch.cuda._lazy_init = touched
+    try:
+        torchdevice.activate(policy=policy)
+    finally:
+        vars(torch._C).update(kept)
+        torch.cuda.init, torch.cuda._lazy_init = starts
+    assert torchdevice.status().target == "cuda"
+    assert torch.ones(2, device="mps").device.type == "cuda"

@@ -66,18 +66,22 @@ def gaps(
     `refused` are pairs of (operator, layout) with a kernel that only refuses: a virtual device registers such ones.
     `registered` gives the operators under a key, where another source than the dispatcher knows them.
     """
-    backend = backend_key(device_type)
     refusing = frozenset(refused)
-    for layout in LAYOUTS:
-        key = f"{layout}{backend}"
-        if not compat_dispatcher.is_key(key):
-            continue
+    for layout, key in _keys_of(device_type):
         there = frozenset(registered(key))
         for name in sorted(compat_dispatcher.kernels_under(f"{layout}CPU")):
             if not name.startswith("aten::"):
                 continue
             if (name, layout) in refusing or not (name in there or _composed(name, there, not layout)):
                 yield Gap(name, key)
+
+
+def _keys_of(device_type: str) -> Iterator[tuple[str, str]]:
+    """Each layout with its dispatch key on a device type, as far as this torch has one."""
+    for layout in LAYOUTS:
+        key = f"{layout}{backend_key(device_type)}"
+        if compat_dispatcher.is_key(key):
+            yield layout, key
 
 
 def is_extension(namespace: str) -> bool:
@@ -87,11 +91,7 @@ def is_extension(namespace: str) -> bool:
 
 def extension_gaps(device_type: str) -> Iterator[Gap]:
     """The same for operators that are not torch's own; a virtual device has no list of what it refuses of those."""
-    backend = backend_key(device_type)
-    for layout in LAYOUTS:
-        key = f"{layout}{backend}"
-        if not compat_dispatcher.is_key(key):
-            continue
+    for layout, key in _keys_of(device_type):
         for name in sorted(compat_dispatcher.kernels_under(f"{layout}CPU")):
             if is_extension(name.partition("::")[0]) and not compat_dispatcher.runs_on(name, key):
                 yield Gap(name, key)
