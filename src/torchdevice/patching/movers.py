@@ -19,7 +19,7 @@ _ABSENT = object()
 def convert_to(original: Function, path: str, translator: Translator) -> Function:
     """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
     settled = translator.settled
-    seen = as_torch_sees_it(original)
+    seen = as_torch_sees_it(original, "to") if path == "torch.Tensor.to" else original
 
     def to(self: Any, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -262,7 +262,7 @@ class Replacements:
         owner, name = _owner(point.path)
         # No tensor is asked yet when one is made; `to` does it by itself, faster.
         if owner is torch.Tensor and name != "__new__" and point.adapter is not movers.convert_to:
-            inner = adapters.dress(subclasses.as_torch_sees_it(original), original, f"torch.Tensor.{name}")
+            inner = adapters.dress(subclasses.as_torch_sees_it(original, name), original, f"torch.Tensor.{name}")
             value = adapters.dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
         else:
             value = point.adapter(original, point.path, self._translator, **options)

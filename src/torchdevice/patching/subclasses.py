@@ -36,9 +36,12 @@ def _derived(kind: type) -> Iterator[type]:
         yield from _derived(each)
 
 
-def as_torch_sees_it(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of `torch.Tensor` for use inside a replacement of it."""
-    name = original.__name__
+def as_torch_sees_it(original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The method `name` of `torch.Tensor` for use inside a replacement of it.
+
+    Only tensors dispatch to `__torch_function__`. While a mode is on, `has_torch_function` is true for any object, so
+    methods of other classes (`Module.to`) must not come here.
+    """
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.__class__ in PLAIN or not has_torch_function((self,)):
