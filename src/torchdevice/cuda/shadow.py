@@ -106,11 +106,19 @@ class Shadow:
             return value
         if isinstance(value, FunctionType):
             return self._function(value, {})
-        if type(value) is type and not issubclass(value, BaseException):  # legacy storages have a metaclass, and work
+        if isinstance(value, type) and self._is_rebuilt(value):
             return self._class(value)
         if isinstance(value, functools._lru_cache_wrapper):
             return functools.lru_cache(maxsize=None)(self._function(value.__wrapped__, {}))
         return value
+
+    def _is_rebuilt(self, value: type) -> bool:
+        """Classes that are to stand on another base are rebuilt whatever their metaclass is.
+
+        In a build with CUDA the classes of C++ have pybind11's metaclass. Other classes with a metaclass (legacy
+        storages) work as they are. Exceptions must stay the classes that programs catch.
+        """
+        return value.__name__ in self._bases or (type(value) is type and not issubclass(value, BaseException))
 
     def _function(self, function: Any, classes: Mapping[Any, CellType]) -> Any:
         """`classes` maps a class that methods know by their cell `__class__` to the cell of its copy."""
@@ -144,7 +152,7 @@ class Shadow:
         for name, value in vars(original).items():
             if name not in ("__dict__", "__weakref__"):
                 body[name] = self._member(value, classes)
-        made = type(original)(original.__name__, bases, body)
+        made = type(original.__name__, bases, body)  # with the metaclass of its bases
         cell.cell_contents = made
         return made
 
