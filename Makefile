@@ -64,7 +64,7 @@ clean:
 # The pages that are printed from tables of the code, in seconds.
 docs: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -W ignore -m tests.fallback.write_docs
-	$(BIN)/python -m torchdevice.cuda.document > docs/masquerade.md
+	$(BIN)/python -m torchdevice.answers.document > docs/masquerade.md
 	PYTHONPATH=src $(BIN)/python -m benchmarks.report
 	$(BIN)/python -m tests.realworld.report > /dev/null
 

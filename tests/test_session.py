@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import torchdevice
-from torchdevice import patching
+from torchdevice import translate
 from torchdevice.session import session
 
 OWNERS = (
@@ -49,7 +49,7 @@ def snapshot() -> dict[str, tuple[Any, bool]]:
     """Every attribute of every owner: the object, and whether it is the owner's own entry."""
     seen = {}
     for path in OWNERS:
-        owner = patching.points.resolve_path(path)
+        owner = translate.points.resolve_path(path)
         for name in dir(owner):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -91,7 +91,7 @@ def test_functions_without_a_device_are_the_original_objects(active: None) -> No
     names = ("torch.add", "torch.matmul", "torch.Tensor.add", "torch.nn.functional.linear", "torch.stack")
     with torchdevice.suspended():
         assert not any(torchdevice.is_patched(name) for name in names)
-    assert all(torchdevice.original(name) is patching.points.resolve_path(name) for name in names)
+    assert all(torchdevice.original(name) is translate.points.resolve_path(name) for name in names)
 
 
 def test_a_thousand_cycles_leak_nothing() -> None:

@@ -89,11 +89,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     is_error = name.endswith(("Error", "Warning", "Active", "Unavailable", "Refused", "Unsupported"))
     home = _HOMES.get(name, "errors" if is_error else "session")
-    from torchdevice import interpreters
+    from torchdevice import process
 
     if not is_error and "torch" not in sys.modules:
-        interpreters.refuse_sub_interpreter()
-    with interpreters.collector_resting():
+        process.refuse_sub_interpreter()
+    with process.collector_resting():
         value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return value
 

@@ -21,9 +21,9 @@ def autoload() -> None:
     supervision = None
     try:
         if any(map(os.environ.get, ("TORCHDEVICE_RUN", "TORCHDEVICE_REPORT", "TORCHDEVICE_PROFILE"))):
-            from torchdevice import supervised
+            from torchdevice import run_child
 
-            supervision = supervised.from_environment()
+            supervision = run_child.from_environment()
         _act_on_environment()
         if supervision is not None:
             supervision.attach()
@@ -52,7 +52,7 @@ def _act_on_environment() -> None:
 
         from_environment(virtual)
     if switched_on("TORCHDEVICE"):
-        from torchdevice.interpreters import collector_resting
+        from torchdevice.process import collector_resting
 
         with collector_resting():
             from torchdevice.session import session

@@ -1,8 +1,8 @@
 """Measures for `run --profile`: time by operator and device, and time by line of user code. Draws nothing.
 
-Operators are timed by a callback of torch's own, in C++ and in all threads (`virtual/observe.cpp`): a fraction of a
-microsecond each. Lines are sampled: a thread looks a hundred times a second which line of user code every other thread
-is at, and adds the time since its last look to it.
+Operators are timed by a callback of torch's own, in C++ and in all threads (`virtual/native/observe.cpp`), which costs
+a fraction of a microsecond each. Lines are sampled: a thread looks a hundred times per second which line of user code
+every other thread is at, and adds the time since its last look to it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from torchdevice.compat import TORCH_FOLDER
+from torchdevice._torch.core import TORCH_FOLDER
 from torchdevice.errors import VirtualDeviceUnavailable
-from torchdevice.events import Fallback, FallbackTotals, Site
 from torchdevice.fallback import route
-from torchdevice.reporting.counts import Profile, Timed
+from torchdevice.ledger import Fallback, FallbackTotals, Site
+from torchdevice.reporting.collect import Profile, Timed
 from torchdevice.virtual.build import OPERATOR_TIMES, build
 
 INTERVAL = 0.01

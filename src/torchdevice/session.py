@@ -15,23 +15,23 @@ from contextlib import AbstractContextManager, ContextDecorator, ExitStack, cont
 from dataclasses import dataclass
 from typing import Any
 
-from torchdevice import compat, compat_compilers, forks
+from torchdevice import process
+from torchdevice._torch import compilers, core
+from torchdevice.answers.scoped import Masquerades
 from torchdevice.config import VISIBLE_GPUS, Config, export, resolve_config, without_settings
-from torchdevice.cuda.masquerade import Masquerades
 from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.events import Simulated
-from torchdevice.interpreters import collector_resting, refuse_without_global_lock
-from torchdevice.patching import safetensor_files
-from torchdevice.patching.engine import Applied, Replacement, apply
-from torchdevice.patching.points import Replacements, Skip, resolve_path
-from torchdevice.patching.translator import Translator, translator
+from torchdevice.ledger import Simulated
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, is_untouched, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
+from torchdevice.process import collector_resting, refuse_without_global_lock
 from torchdevice.reporting import log
-from torchdevice.reporting.collect import Report
-from torchdevice.reporting.counts import Counts, added
+from torchdevice.reporting.collect import Counts, Report, added
+from torchdevice.translate import loading
+from torchdevice.translate.engine import Applied, Replacement, apply
+from torchdevice.translate.points import Replacements, Skip, resolve_path
+from torchdevice.translate.translator import Translator, translator
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Session:
 
     def _start(self, config: Config) -> None:
         host = target_host(config.target, config.source("target"))
-        compat.default_device_functions()
+        core.default_device_functions()
         with collector_resting():
             self._replace(config, host)
             self._config = config
@@ -124,18 +124,18 @@ class Session:
         except BaseException:
             self._translator.stop()
             raise
-        self._translator.at_first_redirect = forks.say_lost if host.lost else None
+        self._translator.at_first_redirect = process.say_lost if host.lost else None
 
     def _complete(self, config: Config, host: Host) -> None:
         """What goes with the replacements; each step leaves its undo."""
         if config.masquerade:
             self._undo += self._masquerades().start(host)
             self._undo += self._process_groups().start()
-        self._undo += safetensor_files.start(self._translator)
+        self._undo += loading.start(self._translator)
         self._register_builtins()
-        self._undo.append(compat_compilers.when_dynamo_is_imported(self._register_twins))
-        compat.weights_only_cache_clear()
-        self._undo.append(compat.weights_only_cache_clear)
+        self._undo.append(compilers.when_dynamo_is_imported(self._register_twins))
+        core.weights_only_cache_clear()
+        self._undo.append(core.weights_only_cache_clear)
         self._undo.append(log.set_up(config))
         heard = ExitStack()
         self._undo.append(heard.close)
@@ -183,16 +183,16 @@ class Session:
         if not self._builtins_registered:
             self._builtins_registered = True
             for wrapper, original in self._replacements.wrapped_builtins():
-                compat_compilers.register_script_builtin(wrapper, original)
+                compilers.register_script_builtin(wrapper, original)
 
     def _register_twins(self) -> None:
         fresh = [] if self._twins else [*self._replacements.traced_twins()]
         if self._masked is not None:
             fresh += self._masked.register.traced_twins()
         self._twins += [(wrapper, original) for wrapper, original, _ in fresh]
-        self._undo.append(compat_compilers.rules_on_originals(self._twins))
+        self._undo.append(compilers.rules_on_originals(self._twins))
         for wrapper, _, twin in fresh:
-            compat_compilers.trace_as(wrapper, twin)
+            compilers.trace_as(wrapper, twin)
 
     def _check_same(self, config: Config) -> None:
         assert self._config is not None
@@ -305,10 +305,10 @@ class Session:
         Only what is Python is exchanged: locks of torch's dispatcher may be held by threads that are gone.
         """
         lost = self._translator.host.type
-        if self._config is None or self._applied is None or not compat.lost_by_fork(lost):
+        if self._config is None or self._applied is None or not core.lost_by_fork(lost):
             return
         about_cuda = lost == "cuda" and not self.simulated() and not self._translator.has_asked_beyond(lost)
-        if about_cuda and compat.forked_as_worker():
+        if about_cuda and core.forked_as_worker():
             return  # it is confined to the CPU when it begins, and torch.cuda is torch's own: nothing to exchange
         self._applied.undo()
         self._replace(self._config, Host("cpu", lost=lost))
@@ -332,7 +332,7 @@ class _Redirected(ContextDecorator, AbstractContextManager[None]):
 
 if "session" not in globals():  # else somebody reloads this module: what is in force stays, and can still be undone
     session = Session(translator)
-    forks.guard(session._lock, session._in_forked_child)
+    process.guard(session._lock, session._in_forked_child)
 
 
 def explain(
@@ -371,14 +371,14 @@ def _note_staged(operator: str, dtypes: tuple[str, ...], seconds: float, moved: 
 
 def _worker_replacement(config: Config) -> Iterator[Replacement]:
     """DataLoader workers start through us: also a spawned one, which has never heard of this session."""
-    owner, name = compat.WORKER_LOOP.rsplit(".", 1)
+    owner, name = core.WORKER_LOOP.rsplit(".", 1)
     entry = functools.partial(_worker_entry, config)
-    yield Replacement(compat.WORKER_LOOP, resolve_path(owner), name, entry)
+    yield Replacement(core.WORKER_LOOP, resolve_path(owner), name, entry)
 
 
 def _worker_entry(config: Config, *args: Any, **kwargs: Any) -> Any:
     session.confine_to_cpu(config)
-    return compat.worker_loop(*args, **kwargs)
+    return core.worker_loop(*args, **kwargs)
 
 
 activate = session.activate

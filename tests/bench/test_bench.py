@@ -10,7 +10,7 @@ import pytest
 from benchmarks import report
 
 from torchdevice.bench import BENCHMARKS, Figure, interleaved, runner
-from torchdevice.bench.figures import emit, read
+from torchdevice.bench.runner import emit, read
 from torchdevice.cli import bench
 
 ROOT = Path(__file__).resolve().parents[2]

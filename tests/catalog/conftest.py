@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchdevice.catalog.entries import Entry
-from torchdevice.cli.cataloguing import catalogue
+from torchdevice.cli.catalog import catalogue
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from torchdevice.catalog.gaps import gaps
 from torchdevice.catalog.pages import write_all
 from torchdevice.catalog.status import Measured
 from torchdevice.catalog.store import Results, save_results
-from torchdevice.cli.cataloguing import answering_modules, catalogue, torch_version
+from torchdevice.cli.catalog import answering_modules, catalogue, torch_version
 
 DOCS = pool.ROOT / "docs"
 Row = dict[str, Any]

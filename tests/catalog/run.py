@@ -65,7 +65,7 @@ def answering() -> frozenset[str]:
     """Names that tell of a device: where TorchDevice answers, plain torch on a machine without one is no measure."""
     from torchdevice.catalog.signatures import MEMORY, QUERY, STREAM
     from torchdevice.catalog.treatment import SIMULATED
-    from torchdevice.cli.cataloguing import catalogue
+    from torchdevice.cli.catalog import catalogue
 
     entries, _ = catalogue()
     spaces = ("torch.cuda.", "torch.mps.", "torch.xpu.")

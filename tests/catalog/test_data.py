@@ -15,7 +15,7 @@ from torchdevice.catalog.pages import figures, gap_log, namespace_page, page_nam
 from torchdevice.catalog.status import GAP, NOT_STARTED
 from torchdevice.catalog.store import load_notes, load_results
 from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRANSLATED, UNSUPPORTED
-from torchdevice.cli.cataloguing import answering_modules, torch_version
+from torchdevice.cli.catalog import answering_modules, torch_version
 
 DOCS = Path(__file__).parents[2] / "docs"
 AGAIN = "run: make catalog (or python -m tests.catalog.publish if only the pages are old)"
@@ -77,7 +77,7 @@ def test_the_map_is_printed_from_the_data(entries: list[Entry]) -> None:
     page = (DOCS / "architecture.md").read_text(encoding="utf-8")
     text = page.partition(BEGIN)[2].partition(END)[0].strip()
     assert text == codebase_map(entries, answering_modules(entries)).strip(), AGAIN
-    assert "torchdevice.patching.adapters" in text
+    assert "torchdevice.translate.adapters" in text
     homes = answering_modules(entries)
-    assert homes["torch.accelerator.current_accelerator"] == "torchdevice.cuda.agnostic"
+    assert homes["torch.accelerator.current_accelerator"] == "torchdevice.answers.accelerator"
     assert homes["torch.distributed.init_process_group"] == "torchdevice.distributed.groups"

@@ -10,15 +10,7 @@ import pytest
 from torchdevice.catalog.changes import changes
 from torchdevice.catalog.entries import Entry, namespace_of
 from torchdevice.catalog.gaps import DIVERGENCE, LIMIT, SIGNATURE, UNPATCHED, gaps
-from torchdevice.catalog.status import (
-    COMPLETE,
-    GAP,
-    IN_PROGRESS,
-    NOT_APPLICABLE,
-    NOT_STARTED,
-    Measured,
-    status_of,
-)
+from torchdevice.catalog.status import COMPLETE, GAP, IN_PROGRESS, NOT_APPLICABLE, NOT_STARTED, Measured, status_of
 from torchdevice.catalog.store import Results, add_note, load_notes, load_results, save_results
 
 EVERYWHERE = {"cpu": "passed", "mps": "passed", "cuda": "passed"}

@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 import torch
 
+from torchdevice._torch.core import overridable_functions
 from torchdevice.catalog import surface as s
 from torchdevice.catalog.surface import CLASS, FUNCTION, METHOD, PROPERTY, SETTING, Surface, read_surface
-from torchdevice.compat import overridable_functions
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from torchdevice.catalog import store
-from torchdevice.cli import catalog, cataloguing, main
+from torchdevice.cli import catalog, main
 
 
 @pytest.fixture(scope="module")
 def made() -> tuple[object, object]:
-    return cataloguing.catalogue()
+    return catalog.catalogue()
 
 
 @pytest.fixture(autouse=True)
 def _made_once(made: tuple[object, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cataloguing, "catalogue", lambda: made)
+    monkeypatch.setattr(catalog, "catalogue", lambda: made)
 
 
 def test_the_list_and_its_filters(capsys: pytest.CaptureFixture[str]) -> None:

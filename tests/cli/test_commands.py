@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.harness import python
 from torchdevice import __version__
-from torchdevice.cli import COMMANDS, checks, doctor, main
+from torchdevice.cli import COMMANDS, doctor, main
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, None])
@@ -91,26 +91,26 @@ def test_doctor_is_well_here(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_doctor_names_the_fix_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TORCHDEVICE_POLICY", "fast")
-    monkeypatch.setattr(doctor, "CHECKS", (checks.python, checks.settings))
+    monkeypatch.setattr(doctor, "CHECKS", (doctor.python, doctor.settings))
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "✗ settings" in out
     assert "fix: use one of accelerate, portable" in out
 
 
-@pytest.mark.parametrize("variable", [row[0] for row in checks.CONFLICTS])
+@pytest.mark.parametrize("variable", [row[0] for row in doctor.CONFLICTS])
 def test_doctor_warns_of_variables_that_work_against_us(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "1" if variable == "PYTORCH_ENABLE_MPS_FALLBACK" else "0")
     if variable == "CUDA_VISIBLE_DEVICES":
-        assert [check.status for check in checks.settings()] == ["ok"]  # device 0 is a choice, not a conflict
+        assert [check.status for check in doctor.settings()] == ["ok"]  # device 0 is a choice, not a conflict
         monkeypatch.setenv(variable, "")
-    warned = [check for check in checks.settings() if check.status == checks.WARN]
+    warned = [check for check in doctor.settings() if check.status == doctor.WARN]
     assert [check.name for check in warned] == [variable]
     assert warned[0].fix
 
 
 def test_doctor_says_what_a_small_program_died_of() -> None:
-    check = checks._smoke("translation", "raise SystemExit('no luck')", {}, "{}")
+    check = doctor._smoke("translation", "raise SystemExit('no luck')", {}, "{}")
     assert (check.status, check.detail) == ("fail", "a small program failed: no luck")
 
 

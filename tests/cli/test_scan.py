@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import write
+from torchdevice.answers.rows import SURFACE
 from torchdevice.cli import main
 from torchdevice.cli.scan import as_data, scan, verdict
 from torchdevice.cli.scanning.files import Source, walk
 from torchdevice.cli.scanning.tables import GROUPS, Tables
 from torchdevice.cli.scanning.visitor import Finding, findings
-from torchdevice.cuda.surface import SURFACE
-from torchdevice.patching.points import all_points
+from torchdevice.translate.points import all_points
 
 IMPORTS = "import torch\nimport torch.nn as nn\nfrom torch import cuda\n"
 

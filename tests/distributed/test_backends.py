@@ -6,7 +6,7 @@ import pytest
 import torch.distributed as dist
 
 from torchdevice.config import resolve_config, visible_devices
-from torchdevice.distributed import backends, environment
+from torchdevice.distributed import backends
 from torchdevice.errors import ConfigError
 from torchdevice.policy.hosts import Host
 
@@ -89,11 +89,11 @@ def test_the_number_of_devices_is_a_setting() -> None:
     [("eth", "eth0"), ("=eth1", "eth1"), ("=eth", None), ("^lo,docker", "eth0"), ("ib", None), ("ib,eth1", "eth1")],
 )
 def test_the_interface_that_nccl_was_told(asked: str, chosen: str | None) -> None:
-    assert environment.interface(asked, ["lo", "docker0", "eth0", "eth1"]) == chosen
+    assert backends.interface(asked, ["lo", "docker0", "eth0", "eth1"]) == chosen
 
 
 def test_variables_that_mean_nothing() -> None:
     given = dict.fromkeys(
         ("NCCL_DEBUG", "TORCH_NCCL_BLOCKING_WAIT", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "PATH", "NCCLX"), "1"
     )
-    assert list(environment.meaningless(given)) == ["NCCL_DEBUG", "TORCH_NCCL_BLOCKING_WAIT"]
+    assert list(backends.meaningless(given)) == ["NCCL_DEBUG", "TORCH_NCCL_BLOCKING_WAIT"]

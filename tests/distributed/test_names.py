@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 import torchdevice
-from torchdevice.distributed import collectives, gaps, points
+from torchdevice.distributed import collectives, points
 from torchdevice.session import session
 
 
@@ -45,7 +45,7 @@ def test_a_plain_gloo_group_is_gloo(active: None, tmp_path: Path) -> None:
 
 
 def test_everything_goes_away_again(tmp_path: Path) -> None:
-    names = {*gaps.functions_with("backend"), "get_backend", "is_nccl_available"}
+    names = {*points.functions_with("backend"), "get_backend", "is_nccl_available"}
     before = {name: getattr(dist, name) for name in names}
     written = {path: points.resolve_path(path) for path, _, _ in points.WRITTEN}
     tables = {name: torch._C._dispatch_dump(f"c10d::{name}") for name in collectives.COLLECTIVES}

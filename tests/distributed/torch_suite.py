@@ -131,10 +131,10 @@ def _run(case: unittest.TestCase, name: str, rank: int) -> list[str]:
 def _count_as_user_code() -> None:
     """torch's own files get the truth about devices; its tests are programs like any other, and ask when imported."""
     import torchdevice
-    from torchdevice.compat import TORCH_FOLDER
-    from torchdevice.patching.callers import _role
+    from torchdevice._torch.core import TORCH_FOLDER
     from torchdevice.policy.resolve import Caller
     from torchdevice.session import session
+    from torchdevice.translate.callers import _role
 
     if torchdevice.is_active():
         for path in Path(TORCH_FOLDER, "testing", "_internal").rglob("*.py"):

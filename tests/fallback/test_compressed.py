@@ -13,7 +13,7 @@ import torch
 import torchdevice
 from tests.virtual.harness import on
 from torchdevice import fallback
-from torchdevice.fallback import compressed
+from torchdevice.fallback import sparse
 
 DENSE = torch.tensor([[0.0, 2.0, 0.0, 0.0], [3.0, 0.0, 0.0, 4.0]])
 PARTS = (torch.tensor([0, 1, 3]), torch.tensor([1, 0, 3]), torch.tensor([2.0, 3.0, 4.0]))
@@ -119,13 +119,13 @@ def test_writes_copies_and_checkpoints() -> None:
 def test_nothing_of_it_where_torch_makes_them() -> None:
     warnings.simplefilter("ignore")
     torchdevice.activate(policy="portable")
-    assert compressed.made_for("cuda")
+    assert sparse.made_for("cuda")
     x = DENSE.to("cuda").to_sparse_csr()
     assert (type(x), x.device.type) == (torch.Tensor, "cuda")
 
 
 def test_the_constructors_are_torchs() -> None:
-    names = set(compressed.constructors())
+    names = set(sparse.constructors())
     assert {"aten::sparse_compressed_tensor.comp_plain_value_size", "aten::_sparse_csr_tensor_unsafe"} <= names
     assert not any("coo" in name or "validate" in name for name in names)
 

@@ -11,7 +11,7 @@ import torch
 import torchdevice
 from tests.virtual.harness import on
 from torchdevice import fallback
-from torchdevice.fallback.capability import extension_gaps
+from torchdevice.fallback.gaps import extension_gaps
 
 
 def define(namespace: str, key: str = "CPU") -> torch.library.Library:

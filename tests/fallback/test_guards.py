@@ -13,13 +13,13 @@ import torchdevice
 import torchdevice.virtual
 from tests.virtual.harness import on
 from torchdevice import fallback
-from torchdevice.compat import torch_release
-from torchdevice.fallback.guards import EXEMPT, GUARDED, make_guard, refusal_of
-from torchdevice.virtual import matrix
+from torchdevice._torch.core import torch_release
+from torchdevice.fallback.kernels import EXEMPT, GUARDED, make_guard, refusal_of
+from torchdevice.virtual import supported
 
 
 def test_the_rows_are_torchs_own_list() -> None:
-    listed = {name.removesuffix("_").removesuffix(".out") for name in matrix.denied_dtypes("MPS")}
+    listed = {name.removesuffix("_").removesuffix(".out") for name in supported.denied_dtypes("MPS")}
     listed = {name.removesuffix(".grad_input") for name in listed}
     assert listed <= {*GUARDED["mps"], *EXEMPT}, listed - {*GUARDED["mps"], *EXEMPT}
 

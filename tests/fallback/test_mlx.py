@@ -11,8 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchdevice.fallback.declined import Declined
-from torchdevice.fallback.schema import read_plan
+from torchdevice.fallback.plan import Declined, read_plan
 
 pytest.importorskip("mlx.core")
 from torchdevice.fallback.mlx import executor

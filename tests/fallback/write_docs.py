@@ -15,7 +15,7 @@ import torch
 import torchdevice
 import torchdevice.virtual
 from torchdevice import fallback
-from torchdevice.fallback.guards import EXEMPT, GUARDED
+from torchdevice.fallback.kernels import EXEMPT, GUARDED
 from torchdevice.fallback.mlx import executor
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -69,7 +69,7 @@ early there: `.to`, `.cuda`, `Module.to`, `copy_`.
   to it does not reach the tensor. A checkpoint holds it as a plain CPU tensor.
 
 ## The matrix
-`torchdevice.fallback.matrix()` has every aten operator, and so has the command `torchdevice ops [--target mps] [--search TEXT]
+`torchdevice.fallback.table()` has every aten operator, and so has the command `torchdevice ops [--target mps] [--search TEXT]
 [--route native|guarded|mlx|cpu] [--json]`; for a device that is not here it is read from torch's own list of kernels. For torch {version} on `mps` (as `support="real"` reads it), with `mlx,cpu`:
 
 | where | operators |

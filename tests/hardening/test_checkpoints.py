@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import torchdevice
-from torchdevice.compat import RealDevice
+from torchdevice._torch.core import RealDevice
 
 EXAMPLES = int(os.environ.get("TORCHDEVICE_FUZZ_EXAMPLES", "100"))
 

@@ -16,9 +16,9 @@ import torch
 import torchdevice
 from tests.test_session import differences, snapshot
 from torchdevice import session as session_module
-from torchdevice.cuda.masquerade import Masquerades
-from torchdevice.patching import engine
-from torchdevice.patching.translator import translator
+from torchdevice.answers.scoped import Masquerades
+from torchdevice.translate import engine
+from torchdevice.translate.translator import translator
 
 
 class InjectedError(Exception):

@@ -17,13 +17,12 @@ import pytest
 import torchdevice
 from tests.cli.harness import clean_environment, python, write
 from tests.cli.harness import torchdevice as command
-from torchdevice.cli import checks, env, main
+from torchdevice.cli import doctor, env, main
 from torchdevice.errors import ConfigError
-from torchdevice.events import Redirect, Site
+from torchdevice.ledger import Redirect, Site
 from torchdevice.notebook import Shown
 from torchdevice.reporting import destinations
-from torchdevice.reporting.collect import Context, Report
-from torchdevice.reporting.counts import Counts
+from torchdevice.reporting.collect import Context, Counts, Report
 from torchdevice.reporting.destinations import Destination
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -168,13 +167,13 @@ def test_values_of_the_environment_that_are_shown_are_listed(
         DOCS.read_text(encoding="utf-8").partition("**What is shown of the environment.**")[2].partition("Of other")
     )
     assert set(re.findall(r"`([A-Z0-9_]+)`", listed[0])) == set(env.SHOWN)
-    assert {conflict[0] for conflict in checks.CONFLICTS} <= set(env.SHOWN)
+    assert {conflict[0] for conflict in doctor.CONFLICTS} <= set(env.SHOWN)
     settings = {f"SECRET_{n}" for n in range(3)} | {"TORCH_HOME", "PYTORCH_TOKEN", "TORCHDEVICE_TOKEN", "AWS_SECRET"}
     for name in settings | {"TORCHDEVICE_RUN", "TORCHDEVICE_CACHE", "TORCHDEVICE_REPORT", "HF_TOKEN"}:
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert main(["env"]) == 0
-    found = list(checks.settings())
+    found = list(doctor.settings())
     with torchdevice.redirect():
         report = torchdevice.report()
     path = tmp_path / "report.json"

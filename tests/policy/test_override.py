@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from torchdevice.policy.override import CpuOverride
+from torchdevice.policy.resolve import CpuOverride
 
 
 def test_the_switch_flips_and_resets() -> None:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 
 import torchdevice
-from torchdevice.compat import device_types
+from torchdevice._torch.core import device_types
 from torchdevice.policy.hosts import Host, is_accelerator
 from torchdevice.policy.resolve import Caller, parse, resolve
 

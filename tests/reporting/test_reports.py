@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from torchdevice.errors import ConfigError
-from torchdevice.events import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
+from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
 from torchdevice.reporting import destinations, spool, text
 from torchdevice.reporting import html as html_report
 from torchdevice.reporting import json as json_report
-from torchdevice.reporting.collect import Context, Report
-from torchdevice.reporting.counts import Counts, Profile, Timed
+from torchdevice.reporting.collect import Context, Counts, Profile, Report, Timed
 from torchdevice.reporting.destinations import Destination
 from torchdevice.reporting.rewrites import suggestion
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import torchdevice.virtual
 from tests.virtual.harness import on
-from torchdevice.virtual import matrix
+from torchdevice.virtual import supported
 
 
 @on("mps:real")
@@ -57,21 +57,21 @@ def test_the_fallback_runs_and_warns_once() -> None:
 
 
 def test_the_tables_come_from_torch() -> None:
-    mps, cuda = matrix.supported("MPS"), matrix.supported("CUDA")
+    mps, cuda = supported.listed("MPS"), supported.listed("CUDA")
     assert {"add.Tensor", "mm", "_linalg_svd"} <= mps
     assert "linalg_eig" in cuda
     assert "linalg_eig" not in mps
-    assert not matrix.needs_device_check("add.Tensor")
-    assert matrix.needs_device_check("mm")
+    assert not supported.needs_device_check("add.Tensor")
+    assert supported.needs_device_check("mm")
     long = 1 << 4
-    assert matrix.denied_dtypes("MPS")["_convolution"] & long
-    assert matrix.denied_dtypes("CUDA") == {}
+    assert supported.denied_dtypes("MPS")["_convolution"] & long
+    assert supported.denied_dtypes("CUDA") == {}
 
 
 def test_refusals_agree_with_torchs_own_list() -> None:
     """Operators that common_mps.py calls unimplemented have no MPS kernel in native_functions.yaml."""
-    unimplemented = [n for n, dtypes in matrix.mps_lists()["UNIMPLEMENTED_XFAILLIST"].items() if dtypes is None]
+    unimplemented = [n for n, dtypes in supported.mps_lists()["UNIMPLEMENTED_XFAILLIST"].items() if dtypes is None]
     assert len(unimplemented) > 40
-    mps = matrix.supported("MPS")
+    mps = supported.listed("MPS")
     present = {name for name in unimplemented if name in mps}
     assert present <= {"put", "to"}, present

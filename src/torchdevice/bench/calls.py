@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchdevice.bench.figures import Figure, emit
+from torchdevice.bench.runner import Figure, emit
 
 CALLS, TURNS = 400, 5
 
@@ -62,7 +62,7 @@ def _entered(variant: str) -> AbstractContextManager[Any]:
     import torch
 
     import torchdevice
-    from torchdevice.bench.rivals import Empty
+    from torchdevice.bench.steps import Empty
 
     return {
         "plain": contextlib.nullcontext,
@@ -85,7 +85,7 @@ def _run_under_valgrind(variants: list[str]) -> None:
     """
     import torch
 
-    from torchdevice import compat
+    from torchdevice._torch import core
 
     gc.collect()
     gc.disable()  # a collection that falls into one loop and not into another would be counted
@@ -101,9 +101,9 @@ def _run_under_valgrind(variants: list[str]) -> None:
                 for turn in range(TURNS):
                     held.append([bytearray(size) for size in range(16, 512, 16) for _ in range(7 * turn)])
                     loop()
-                    compat.callgrind_toggle()
+                    core.callgrind_toggle()
                     loop()
-                    compat.callgrind_dump()
+                    core.callgrind_dump()
 
 
 def count_instructions(variants: tuple[str, ...] = VARIANTS) -> dict[str, dict[str, float]]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torchdevice.bench.figures import Figure, emit
+from torchdevice.bench.runner import Figure, emit
 
 ADDED_US, SLOWER_WITH_MLX, FASTER_THAN_TORCH = 40, 1.10, 0.85
 NATIVE = "(native)"

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import torchdevice
-from torchdevice.bench.figures import AGAIN, Figure, Timed, emit, interleaved
+from torchdevice.bench.runner import AGAIN, Figure, Timed, emit, interleaved
 
 ITEMS, BATCH, SIDE = 128, 16, 224
 ROUNDS = {0: 40, 4: 20}  # by the number of workers

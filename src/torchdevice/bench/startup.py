@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 
-from torchdevice.bench.figures import Figure, emit
+from torchdevice.bench.runner import Figure, emit
 
 # torch itself looks for entry points, with us or without; ours begins where it loads one.
 PROBE = """

@@ -15,15 +15,22 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 import torchdevice
-from torchdevice.bench.figures import AGAIN, Figure, Timed, emit, interleaved
-from torchdevice.bench.rivals import Empty
+from torchdevice.bench.runner import AGAIN, Figure, Timed, emit, interleaved
 
 VOCABULARY, WIDTH, BATCH, LENGTH = 1000, 256, 4, 64
 REDIRECTED = "active, redirected and counted in every step"
 LIMITS = {"cuda": 1.01, "cpu": 1.02}
 Step = Callable[[], None]
+
+
+class Empty(TorchFunctionMode):
+    """The cheapest form of another way to redirect devices: what every redirection by mode costs at least."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 def variants(device: torch.device) -> dict[str, Callable[[], AbstractContextManager[Any]]]:

@@ -16,7 +16,7 @@ import psutil
 import torch
 
 import torchdevice
-from torchdevice.bench.figures import Figure, emit
+from torchdevice.bench.runner import Figure, emit
 
 COUNTS, PARTS, TURNS = (1, 2, 8), 10, 3
 AS_LONG = range(200)  # adding them up takes about as long as a redirection

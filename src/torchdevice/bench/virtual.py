@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 import torchdevice.virtual
-from torchdevice.bench.figures import Figure, emit
+from torchdevice.bench.runner import Figure, emit
 
 ADDED_US, RATIO = 1.5, 1.05
 

@@ -11,6 +11,6 @@
     pages, gaps, codemap   what is printed from the rows: docs/catalog, docs/gaps.md, the map in docs/architecture.md
     changes     what another torch added, removed or changed
 
-Nothing here imports the tables of its neighbours (`cuda`, `fallback`, `virtual`): `cli.cataloguing` gathers them.
+Nothing here imports the tables of its neighbours (`answers`, `fallback`, `virtual`): `cli.catalog` gathers them.
 The measuring itself is `make catalog` (tests/catalog).
 """

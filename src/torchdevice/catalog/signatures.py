@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from torchdevice import compat_dispatcher
+from torchdevice._torch import dispatcher
 from torchdevice.catalog.surface import CLASS, METHOD, PROPERTY, SETTING, Found
 
 # A parameter that asks for a device: by its name, as everywhere in torch. A mesh is an object, a flag is none.
@@ -53,7 +53,7 @@ class Parameter:
 
 def schemas_of(name: str) -> list[Any]:
     """The schemas of the aten operator behind a public name (`torch.linalg.norm` → `linalg_norm`), if there is one."""
-    return compat_dispatcher.schemas_named(operator_name(name)) if name.startswith("torch.") else []
+    return dispatcher.schemas_named(operator_name(name)) if name.startswith("torch.") else []
 
 
 def operator_name(name: str) -> str:

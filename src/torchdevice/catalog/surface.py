@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat
+from torchdevice._torch import core
 
 FUNCTION, CLASS, METHOD, PROPERTY, SETTING = "function", "class", "method", "property", "setting"
 
@@ -160,7 +160,7 @@ def _named(modules: dict[str, Any]) -> dict[str, Any]:
                 continue
             if listed is not None or _defined_in(value, path):
                 named[f"{path}.{name}"] = value
-    for path, functions in compat.overridable_functions().items():
+    for path, functions in core.overridable_functions().items():
         for name in functions:
             value = getattr(modules.get(path), name, None)
             if path in modules and not name.startswith("_") and _counts(value):
@@ -210,7 +210,7 @@ def _canonical(named: dict[str, Any]) -> dict[str, Found]:
 
 def _members(owner: Found, found: dict[str, Found]) -> Iterator[Found]:
     """What a class defines in public, private bases included."""
-    if isinstance(owner.value, compat.LEGACY_TENSOR_METACLASS) or issubclass(owner.value, enum.Enum):
+    if isinstance(owner.value, core.LEGACY_TENSOR_METACLASS) or issubclass(owner.value, enum.Enum):
         return
     public = {id(each.value) for each in found.values() if each.kind == CLASS}
     fields = set(getattr(owner.value, "_fields", ())) | set(getattr(owner.value, "__dataclass_fields__", ()))

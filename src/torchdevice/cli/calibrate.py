@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
         raise SystemExit(
             "torchdevice: MLX is not installed, so everything falls back to the CPU.\nHint: pip install mlx"
         )
-    from torchdevice.fallback.mlx import calibration
+    from torchdevice.fallback.mlx import calibration, costs
     from torchdevice.policy.hosts import this_host
 
     target = this_host().type

@@ -1,13 +1,223 @@
-"""`torchdevice doctor`: runs the checks of `checks` and prints them; exit status 1 if anything cannot work."""
+"""`torchdevice doctor`: runs the checks in the order of `CHECKS` and prints them; exit status 1 if one fails."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
-from collections.abc import Iterator, Sequence
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points, version
 
-from torchdevice.cli.checks import CHECKS, FAIL, OK, WARN, Check
+from torchdevice import __version__
 from torchdevice.cli.parsing import Parser
+from torchdevice.config import SETTINGS, resolve_config, switched_on
+from torchdevice.errors import ConfigError
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+SMOKE_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding. `fix` says what to do about anything but `ok`."""
+
+    name: str
+    status: str
+    detail: str
+    fix: str = ""
+
+
+def python() -> Iterator[Check]:
+    """The interpreter and where it runs."""
+    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield Check("python", OK, detail)
+
+
+def torch_build() -> Iterator[Check]:
+    """The installed torch and what it was built for."""
+    try:
+        import torch
+    except ImportError as error:
+        yield Check("torch", FAIL, f"cannot be imported: {error}", "install torch 2.9 or newer for this Python")
+        return
+    number = tuple(int(part) for part in str(torch.__version__).split("+")[0].split(".")[:2])
+    detail = f"{torch.__version__} ({f'CUDA {torch.version.cuda}' if torch.version.cuda else 'built without CUDA'})"
+    if number < (2, 9):
+        yield Check("torch", FAIL, detail, "torch 2.9 or newer is needed")
+    else:
+        yield Check("torch", OK, detail)
+
+
+def accelerators() -> Iterator[Check]:
+    """What requests will be sent to."""
+    from torchdevice.policy.hosts import this_host
+
+    host = this_host()
+    if host.accelerated:
+        yield Check("accelerator", OK, f"{host.type}, {host.count} device{'s' if host.count > 1 else ''}")
+    else:
+        yield Check("accelerator", OK, "none: programs run on the CPU")
+
+
+def installation() -> Iterator[Check]:
+    """`import torch` finds us by an entry point; without it children are not covered."""
+    found = [point.value for point in entry_points(group="torch.backends") if point.value.startswith("torchdevice.")]
+    if found:
+        yield Check("installed", OK, f"torchdevice {__version__}, entry point {found[0]}")
+    else:
+        yield Check(
+            "installed",
+            FAIL,
+            f"torchdevice {__version__} is importable but not installed: only `torchdevice run` can work",
+            "pip install it into this environment",
+        )
+
+
+def settings() -> Iterator[Check]:
+    """Variables that mean nothing, or that work against us."""
+    try:
+        switched_on("TORCHDEVICE")
+        config = resolve_config()
+    except ConfigError as error:
+        asked, _, hint = str(error).partition("\nHint: ")
+        yield Check("settings", FAIL, asked, hint)
+        return
+    given = [setting.variable for setting in SETTINGS if os.environ.get(setting.variable)]
+    yield Check(
+        "settings", OK, f"target={config.target}, policy={config.policy}" + f" ({', '.join(given)})" * bool(given)
+    )
+    for name, applies, detail, fix in CONFLICTS:
+        value = os.environ.get(name)
+        if value is not None and applies(value):
+            yield Check(name, WARN, f"{name}={value}: {detail}", fix)
+
+
+# variable, when it matters, what it does, what to do
+CONFLICTS: tuple[tuple[str, Callable[[str], bool], str, str], ...] = (
+    (
+        "PYTORCH_ENABLE_MPS_FALLBACK",
+        lambda value: value not in ("", "0"),
+        "torch itself moves operators that MPS lacks to the CPU, unseen by reports",
+        "unset it",
+    ),
+    (
+        "CUDA_VISIBLE_DEVICES",
+        lambda value: value.strip() in ("", "-1"),
+        "CUDA devices are hidden, so programs run elsewhere",
+        "unset it to compute on CUDA",
+    ),
+    (
+        "TORCH_DEVICE_BACKEND_AUTOLOAD",
+        lambda value: value == "0",
+        "`import torch` loads no extensions, so TORCHDEVICE=1 does nothing",
+        "unset it, or use `torchdevice run`, which sets it to 1",
+    ),
+    (
+        "TORCHDEVICE_ENABLED",
+        lambda value: value.strip().lower() in ("0", "false", "no", "off", ""),
+        "translation is switched off",
+        "unset it",
+    ),
+)
+
+
+def translation() -> Iterator[Check]:
+    """A program in a process of its own asks for a device that is not here, and a child of it does."""
+    from torchdevice.policy.hosts import this_host
+
+    missing = "mps" if this_host().type == "cuda" else "cuda"
+    code = (
+        "import torch, torch.multiprocessing as mp\n"
+        f"a = torch.ones(2, device={missing!r}) + 1\n"
+        f"b = mp.get_context('spawn').Pool(1).apply(torch.ones, (2,), {{'device': {missing!r}}})\n"
+        "assert a.tolist() == [2.0, 2.0] and b.tolist() == [1.0, 1.0]\n"
+        "print(a.device)"
+    )
+    yield _smoke("translation", code, {"TORCHDEVICE": "1"}, f"{missing} → {{}}, also in a child process")
+
+
+def virtual() -> Iterator[Check]:
+    """The compiler, the library, a program on a virtual device, and one that asks it for what a real one lacks."""
+    from torchdevice.virtual import info
+
+    facts = info()
+    if facts["compiler"] is None:
+        yield Check(
+            "compiler",
+            WARN,
+            "no C++ compiler: virtual devices cannot be built",
+            "install g++ or clang++ (xcode-select --install on macOS), only if you need virtual devices",
+        )
+    else:
+        yield Check("compiler", OK, facts["compiler_version"])
+    if not facts["built"]:
+        yield Check("virtual devices", WARN, "not built yet", "torchdevice virtual build (once, about a minute)")
+        return
+    code = "import torch\nx = torch.ones(2, device='mps') + 1\nassert x.tolist() == [2.0, 2.0]\nprint(x.device)"
+    yield _smoke("virtual devices", code, {"TORCHDEVICE_VIRTUAL": "mps"}, "a virtual {} computes")
+    lacking = (
+        "import torch, torchdevice\n"
+        "values = torch.linalg.eigh(torch.eye(2, device='mps')).eigenvalues\n"
+        "assert values.tolist() == [1.0, 1.0]\n"
+        "ran = [row.executor for row in torchdevice.report().fallbacks] or [values.device.type]\n"
+        "print(ran[0])"
+    )
+    settings = {"TORCHDEVICE": "1", "TORCHDEVICE_VIRTUAL": "mps:real"}
+    yield _smoke("fallbacks", lacking, settings, "an operator that mps lacks ran on {}")
+
+
+def mlx() -> Iterator[Check]:
+    """MLX is optional: operators that MPS lacks can run there."""
+    if importlib.util.find_spec("mlx") is None:
+        yield Check("mlx", OK, "not installed (optional)")
+        return
+    try:
+        import mlx.core as core
+
+        worked = core.add(core.array([1.0]), core.array([1.0])).tolist() == [2.0]
+    except (ImportError, RuntimeError) as error:
+        yield Check("mlx", WARN, f"installed but does not work: {error}", "reinstall mlx, or remove it")
+        return
+    yield Check("mlx", OK if worked else FAIL, f"{version('mlx')} computes", "" if worked else "reinstall mlx")
+
+
+def _smoke(name: str, code: str, environment: dict[str, str], detail: str) -> Check:
+    """Run a few lines in a fresh process; its last line of output completes `detail`."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("TORCHDEVICE")}
+    kept = {key: value for key in ("TORCHDEVICE_CACHE",) if (value := os.environ.get(key))}
+    settings = clean | kept | environment | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env=settings,
+            timeout=SMOKE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Check(name, FAIL, f"a small program did not end in {SMOKE_SECONDS} s", "report it: torchdevice env")
+    if done.returncode == 0:
+        return Check(name, OK, detail.format(done.stdout.split()[-1]))
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    return Check(name, FAIL, f"a small program failed: {last}", "report it with the output of: torchdevice env")
+
+
+CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
+    python,
+    torch_build,
+    accelerators,
+    installation,
+    settings,
+    translation,
+    virtual,
+    mlx,
+)
 
 MARKS = {OK: "✓", WARN: "!", FAIL: "✗"}
 

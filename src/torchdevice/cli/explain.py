@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> int:
     """Print one decision, or all."""
     parsing = parser()
     options = parsing.parse_args(words)
-    from torchdevice.compat import device_types
+    from torchdevice._torch.core import device_types
     from torchdevice.policy.hosts import invent_host, this_host
     from torchdevice.policy.resolve import parse
     from torchdevice.reporting.collect import columns

@@ -10,7 +10,7 @@ from torchdevice.cli.parsing import Parser
 from torchdevice.errors import TorchDeviceError
 
 if TYPE_CHECKING:
-    from torchdevice.fallback.matrix import Matrix
+    from torchdevice.fallback.table import Matrix
 
 ROUTES = ("native", "guarded", "mlx", "cpu", "nowhere")
 

@@ -1,7 +1,7 @@
 """`torchdevice run`: becomes Python itself, with an environment in which `import torch` activates us.
 
 Nothing of ours runs between the interpreter and the program, so everything about it is Python's own. What happens
-inside the program's process is `autoload` and `supervised`.
+inside the program's process is `autoload` and `run_child`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torchdevice.reporting.spool import RUN, new_folder
 _VALUED = ("--target", "--policy", "--virtual", "--fallback", "--float64")
 # Where a package that nobody installed is, and a folder whose metadata have the entry point by which torch finds it.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-UNINSTALLED = (os.path.dirname(_PACKAGE), os.path.join(_PACKAGE, "uninstalled"))
+CHECKOUT = (os.path.dirname(_PACKAGE), os.path.join(_PACKAGE, "checkout"))
 # What `--strict` refuses: whatever would not run as it was written.
 STRICT = {"fallback": "off", "float64": "error"}
 # An operator's time is its own only if CUDA waits for it; the variable is CUDA's.
@@ -81,7 +81,7 @@ def main(words: Sequence[str]) -> int:
     if not any(point.value.startswith("torchdevice.") for point in entry_points(group="torch.backends")):
         if sys.flags.ignore_environment:  # python -E, python -I
             parsing.error("torchdevice is importable but not installed, so programs cannot find it; pip install it")
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *UNINSTALLED]))
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *CHECKOUT]))
     command = [sys.executable, *interpreter_flags(sys.orig_argv, sys.argv), *program]
     if os.name == "posix":
         sys.stdout.flush()

@@ -1,13 +1,74 @@
-"""Which backend of torch.distributed stands for which on a host. Pure: strings in, strings out.
+"""Which backend of torch.distributed stands for which on a host, the class `ProcessGroupNCCL`, and NCCL's variables.
 
-Which backends there are, and for which device each is made, is read from torch.
+Which backends exist and for which device is read from torch. In a torch without NCCL or XCCL, a gloo group has that
+class name: code uses it for its options and for `isinstance`. Of the variables that speak to NCCL, one is carried over
+to gloo; the others have no effect and are listed once.
 """
 
 from __future__ import annotations
 
-import torch.distributed as dist
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from torchdevice.ledger import Ledger, Simulated, Site
 from torchdevice.policy.hosts import Host, is_accelerator
+
+MEANINGLESS = re.compile(r"(NCCL|TORCH_NCCL|RCCL|CUDA)_[A-Z0-9_]+")
+# Honoured (a count of devices), read by tools that build and find software, or set by torchrun for every worker.
+MEANT = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_MODULE_LOADING"}
+    | {"TORCH_NCCL_ASYNC_ERROR_HANDLING"}
+)
+# Which network interface to use: a cluster's scripts say it to NCCL.
+NCCL_INTERFACE, GLOO_INTERFACE = "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"
+ENVIRONMENT = "<environment>"
+
+
+def interface(asked: str, there: Sequence[str]) -> str | None:
+    """The first interface that NCCL's rule names: prefixes, `=` for exact names, `^` for all others."""
+    exact, others = asked.startswith(("=", "^=")), asked.startswith("^")
+    wanted = [name for name in asked.lstrip("^=").split(",") if name]
+
+    def fits(name: str) -> bool:
+        named = any(name == each if exact else name.startswith(each) for each in wanted)
+        return named != others
+
+    return next((name for name in there if fits(name) and (name != "lo" or not others)), None)
+
+
+def carry_over() -> Callable[[], object]:
+    """Tell gloo the interface that NCCL was told, unless gloo was told one itself; the result takes that back."""
+    asked = os.environ.get(NCCL_INTERFACE)
+    if asked and not os.environ.get(GLOO_INTERFACE):
+        chosen = interface(asked, [name for _, name in socket.if_nameindex()])
+        if chosen is not None:
+            os.environ[GLOO_INTERFACE] = chosen
+            return lambda: os.environ.pop(GLOO_INTERFACE, None)
+    return lambda: None
+
+
+def meaningless(environ: Mapping[str, str]) -> Iterator[str]:
+    """The names, in order."""
+    carried = {NCCL_INTERFACE} if environ.get(GLOO_INTERFACE) else set()
+    return (name for name in sorted(environ) if MEANINGLESS.fullmatch(name) and name not in MEANT | carried)
+
+
+def note(ledger: Ledger[Simulated], target: str) -> None:
+    """Enter each variable into the ledger of answers, once a process."""
+    for name in meaningless(os.environ):
+        key = (ENVIRONMENT, name)
+        if ledger.counter(key) is None:
+            record = Simulated(f"environ.{name}", "no-op", target, Site(ENVIRONMENT, 0))
+            next(ledger.open(key, note.__code__, record))
+
 
 EVERYWHERE = "gloo"  # the backend that every build has
 
@@ -63,3 +124,38 @@ def names_vendor(text: str) -> bool:
     return any(part[2] in vendors() for part in parts) and all(
         part[2].isidentifier() and (not part[1] or part[0].isidentifier()) for part in parts
     )
+
+
+# Code that names NCCL counts on its timeout, not on gloo's half hour. torch has the figure only where it has NCCL.
+VENDOR_TIMEOUT = timedelta(minutes=10)
+
+
+class Options(SimpleNamespace):
+    """ProcessGroupNCCL.Options: every field can be set, only the timeout matters."""
+
+    def __init__(self, is_high_priority_stream: bool = False, **fields: Any) -> None:
+        given = {"_timeout": VENDOR_TIMEOUT, "config": SimpleNamespace(), **fields}
+        super().__init__(is_high_priority_stream=is_high_priority_stream, **given)
+
+
+def group_class(name: str) -> Any:
+    """A class `ProcessGroup<name>` on gloo; None where torch has no gloo, and so nothing can stand in."""
+    gloo = getattr(c10d, "ProcessGroupGloo", None)
+    if gloo is None:
+        return None
+
+    def start(self: Any, store: Any, rank: int, size: int, options: Any = None) -> None:
+        timeout = getattr(options, "_timeout", None) or c10d.default_pg_timeout
+        gloo.__init__(self, store, rank, size, timeout=timeout)
+
+    body = {
+        "__init__": start,
+        "__module__": c10d.__name__,
+        "Options": Options,
+        "_group_start": lambda self: None,
+        "_group_end": lambda self: None,
+        "_shutdown": lambda self: None,
+        "abort": lambda self: None,
+        "perform_nocolor_split": lambda self, device: None,
+    }
+    return type(f"ProcessGroup{name}", (gloo,), body)

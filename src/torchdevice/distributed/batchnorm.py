@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchdevice import compat_dispatcher
+from torchdevice._torch import dispatcher
 
 
 def _per_channel(values: Tensor, like: Tensor) -> Tensor:
@@ -122,8 +122,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 def engage(kind: str) -> Callable[[], None]:
     """Put the operators under a device that lacks them; the result takes them away."""
-    kernels = compat_dispatcher.Registrations()
+    kernels = dispatcher.Registrations()
     for name, kernel in OPERATORS.items():
-        if not compat_dispatcher.has_kernel(name, kind.upper()):
+        if not dispatcher.has_kernel(name, kind.upper()):
             kernels.add(name, kind.upper(), kernel)
     return kernels.undo

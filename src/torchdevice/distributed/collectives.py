@@ -1,12 +1,14 @@
-"""What gloo lacks, by what it has: kernels under c10d's operators, so that C++ callers (DDP, DTensor) come by too.
+"""Collectives that gloo lacks, built from those it has: kernels under c10d's operators, so C++ callers use them too.
 
-Collectives that only move bytes cross in a dtype of the same width. Reductions of small dtypes are done in a wider one,
-averages of integers are sums that are divided afterwards. Collectives into one tensor go by its elements, as NCCL's do;
-gloo goes by rows. Everything else goes to gloo as it is.
+Collectives that only move bytes use a dtype of the same width. Reductions of small dtypes run in a wider one, averages
+of integers are sums that are divided afterwards. Collectives into one tensor go by elements, as NCCL's do. Tensors on a
+device that gloo cannot read are staged as copies on the CPU; the copy back happens when the collective is done, so
+asynchronous calls stay asynchronous.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,10 +18,60 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from torchdevice import compat, compat_dispatcher
-from torchdevice import compat_distributed as private
-from torchdevice.distributed.works import Following
+from torchdevice._torch import core, dispatcher
+from torchdevice._torch import distributed as private
 from torchdevice.errors import CollectiveUnsupported, explain_error
+
+Finish = Callable[[], list[torch.Tensor]]
+
+_waited_for: set[Any] = set()  # works are reached through C++, which does not keep their Python side
+
+
+class Following(dist.Work):
+    """Waits for the works before it, then finishes; what they raise is raised by whoever waits."""
+
+    def __init__(self, before: Sequence[Any], finish: Finish) -> None:
+        super().__init__()
+        self._before = before
+        self._finish = finish
+        self._done = False
+        self._future: Any = None
+        _waited_for.add(self)
+
+    def wait(self, *timeout: Any) -> bool:
+        """The second time there is nothing left to do."""
+        try:
+            if self._future is not None:
+                self._future.wait()
+            elif not self._done:
+                for work in self._before:
+                    work.wait(*timeout)
+                self._finish()
+        finally:
+            self._done = True
+            _waited_for.discard(self)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether nobody would have to wait for the others."""
+        return self._done or all(work.is_completed() for work in self._before)
+
+    def _source_rank(self) -> int:
+        return int(self._before[0]._source_rank())
+
+    def get_future(self) -> Any:
+        """Done when the last step is."""
+        if self._future is None:
+            futures = [work.get_future() for work in self._before]
+            self._future = torch.futures.collect_all(futures).then(self._finished)
+            _waited_for.discard(self)
+        return self._future
+
+    def _finished(self, done: Any) -> list[torch.Tensor]:
+        for part in done.value():
+            part.value()  # raises what gloo raised
+        return self._finish()
+
 
 # What gloo moves and reduces in every version that we support.
 CARRIED = frozenset(
@@ -77,7 +129,7 @@ CPU = torch.device("cpu")
 
 def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """The same nested lists with each tensor changed."""
-    if isinstance(value, compat.RealTensor):
+    if isinstance(value, core.RealTensor):
         return change(value)
     return [mapped(each, change) for each in value] if isinstance(value, (list, tuple)) else value
 
@@ -124,7 +176,7 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
         given = dict(zip(names, args, strict=False))
         group = private.unboxed_group(given["process_group"])
         lists = [*args[:tensor_arguments]]
-        written = compat.tensors_in(args[0])
+        written = core.tensors_in(args[0])
         options = _options(collective, given)
         finish: Callable[[], list[torch.Tensor]] | None = None
         if "reduce_op" in given:
@@ -132,11 +184,11 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
             averaged = operation == average and not any(t.is_floating_point() or t.is_complex() for t in written)
             options.reduceOp = dist.ReduceOp.SUM if averaged else private.reduction_by_number(operation)
             if averaged or any(tensor.dtype not in CARRIED for tensor in written):
-                wide = {id(t): t.to(wide_dtype(t), copy=True) for value in lists for t in compat.tensors_in(value)}
+                wide = {id(t): t.to(wide_dtype(t), copy=True) for value in lists for t in core.tensors_in(value)}
                 lists = [mapped(value, lambda tensor: wide[id(tensor)]) for value in lists]
                 finish = _narrowing(written, wide, group.size() if averaged else 1)
         else:
-            dtypes = {tensor.dtype for value in lists for tensor in compat.tensors_in(value)}
+            dtypes = {tensor.dtype for value in lists for tensor in core.tensors_in(value)}
             if dtypes - CARRIED or (name == "gather_" and dtypes & NOT_BY_GATHER):
                 lists = [mapped(value, as_bytes) for value in lists]
         if name in BY_ELEMENTS:
@@ -201,17 +253,17 @@ class _Engaged:
     """How many want the kernels; they are in place while anybody does."""
 
     wanted = 0
-    kernels: compat_dispatcher.Registrations | None = None
+    kernels: dispatcher.Registrations | None = None
 
 
 def engage() -> Callable[[], None]:
     """Put the kernels in place; the result takes them away."""
     _Engaged.wanted += 1
     if _Engaged.kernels is None:
-        _Engaged.kernels = compat_dispatcher.Registrations()
+        _Engaged.kernels = dispatcher.Registrations()
         for name, collective in COLLECTIVES.items():
-            operator = compat_dispatcher.find_operator(f"c10d::{name}")
-            names = [argument.name for argument in compat_dispatcher.schema_of(operator).arguments]
+            operator = dispatcher.find_operator(f"c10d::{name}")
+            names = [argument.name for argument in dispatcher.schema_of(operator).arguments]
             kernel = _kernel(name, collective, names)
             private.overriding(_Engaged.kernels.add, f"c10d::{name}", "CPU", kernel)
     return _disengage
@@ -222,3 +274,48 @@ def _disengage() -> None:
     if not _Engaged.wanted and _Engaged.kernels is not None:
         _Engaged.kernels.undo()
         _Engaged.kernels = None
+
+
+# Their first argument is read, or is there to choose the device; of all others it is what the collective writes.
+WRITE_NOTHING = frozenset({"c10d::send", "c10d::barrier", "c10d::monitored_barrier_", "c10d::check_for_nan"})
+
+# Told of each collective: its operator, the dtypes, the seconds until it was under way, the bytes there and back.
+Note = Callable[[str, tuple[str, ...], float, int], None]
+
+
+def _staged(name: str, writes: bool, note: Note | None) -> Callable[..., Any]:
+    operator = dispatcher.find_operator(name)
+
+    def kernel(*args: Any) -> Any:
+        begun = time.perf_counter()
+        copies = {id(tensor): tensor.to("cpu") for value in args for tensor in core.tensors_in(value)}
+        result = operator(*(mapped(value, lambda tensor: copies[id(tensor)]) for value in args))
+        if note is not None:
+            back = core.tensors_in(args[0]) if writes else []
+            moved = sum(tensor.numel() * tensor.element_size() for tensor in (*copies.values(), *back))
+            dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in list(copies.values())[:1])
+            note(name, dtypes, time.perf_counter() - begun, moved)
+        work = result[-1] if isinstance(result, tuple) else result
+        if not writes or work is None:
+            return result
+
+        def finish() -> list[torch.Tensor]:
+            tensors = core.tensors_in(args[0])
+            for tensor in tensors:
+                tensor.copy_(copies[id(tensor)])
+            return tensors
+
+        staged = private.boxed(Following([private.unboxed_work(work)], finish))
+        return (args[0], staged) if isinstance(result, tuple) else staged
+
+    return kernel
+
+
+def stage(kind: str, layout: str = "", note: Note | None = None) -> Callable[[], None]:
+    """Put a kernel under every operator of c10d that the CPU has for a layout; the result takes them away."""
+    names = [name for name in dispatcher.kernels_under(f"{layout}CPU") if name.startswith("c10d::")]
+    kernels = dispatcher.Registrations()
+    for name in names:
+        kernel = _staged(name, name not in WRITE_NOTHING, note)
+        private.overriding(kernels.add, name, f"{layout}{kind.upper()}", kernel)
+    return kernels.undo

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch.distributed as dist
 
-from torchdevice import compat_distributed as private
-from torchdevice.compat import RealDevice
+from torchdevice._torch import distributed as private
+from torchdevice._torch.core import RealDevice
 from torchdevice.distributed import backends
-from torchdevice.distributed.vendor import VENDOR_TIMEOUT
-from torchdevice.events import Redirect, Site
-from torchdevice.patching.adapters import dress
-from torchdevice.patching.callers import user_frame
-from torchdevice.patching.translator import Translator
+from torchdevice.distributed.backends import VENDOR_TIMEOUT
+from torchdevice.ledger import Redirect, Site
+from torchdevice.translate.callers import user_frame
+from torchdevice.translate.engine import dress
+from torchdevice.translate.translator import Translator
 
 _getframe = sys._getframe
 

@@ -1,6 +1,7 @@
-"""The rows: which names of torch.distributed are replaced, and by what; and what is switched on with the first group.
+"""The rows: which names of torch.distributed are replaced, by which adapter, and what starts with the first group.
 
-Functions that make groups or reduce are found in torch by their parameters.
+Functions that make groups or reduce are found in torch by their parameters. First come functions that gloo lacks; each
+of those asks `applies` whether gloo stands for NCCL at the moment. Then come adapters for classes and functions.
 """
 
 from __future__ import annotations
@@ -9,23 +10,228 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
-from torchdevice import compat_compilers
-from torchdevice import compat_distributed as private
+from torchdevice._torch import compilers, imports
+from torchdevice._torch import distributed as private
+from torchdevice._torch.core import RealDevice, RealTensor
+from torchdevice.answers.audience import Register
+from torchdevice.answers.rows import Kind, Row
 from torchdevice.config import visible_devices
-from torchdevice.cuda.register import Register
-from torchdevice.cuda.surface import Kind, Row
-from torchdevice.distributed import backends, batchnorm, collectives, environment, gaps, staging, vendor, wrappers
+from torchdevice.distributed import backends, batchnorm, collectives
 from torchdevice.distributed.groups import Groups
-from torchdevice.patching import adapters
-from torchdevice.patching.engine import Applied, Replacement, apply
-from torchdevice.patching.points import resolve_path
-from torchdevice.patching.translator import Translator
 from torchdevice.policy.hosts import Host
+from torchdevice.translate import adapters
+from torchdevice.translate.engine import Applied, Replacement, apply, dress, parameter_names
+from torchdevice.translate.points import resolve_path
+from torchdevice.translate.translator import Translator
+
+Function = Callable[..., Any]
+Applies = Callable[[], bool]
+
+
+def functions_with(parameter: str) -> Iterator[str]:
+    """Public functions of torch.distributed that have a parameter, by name."""
+    for name, value in sorted(vars(dist).items()):
+        if name.startswith("_") or type(value) is not FunctionType:
+            continue
+        if parameter in parameter_names(value):
+            yield name
+
+
+def coalescing(original: Function, path: str, applies: Applies) -> Function:
+    """A device here means "let the backend coalesce", which gloo does not: torch's own coalescing remains."""
+    signature = inspect.signature(original)
+
+    def manager(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        if applies():
+            given.arguments.pop("device", None)
+        return original(*given.args, **given.kwargs)
+
+    return dress(manager, original, path)
+
+
+def splitting(original: Function, path: str, applies: Applies) -> Function:
+    """`split_group`: gloo has nothing to split, so the part that this process belongs to is made anew."""
+    signature = inspect.signature(original)
+
+    def split_group(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        if not applies():
+            return original(*args, **kwargs)
+        parent = given.get("parent_pg") or dist.group.WORLD
+        ranks = dist.get_process_group_ranks(parent)
+        mine = dist.get_rank(parent)
+        for part in given.get("split_ranks") or ():
+            if mine in part:
+                members = [ranks[rank] for rank in sorted(part)]
+                options = {name: given[name] for name in ("timeout", "group_desc") if given.get(name) is not None}
+                return dist.new_group(members, use_local_synchronization=True, **options)
+        return None
+
+    return dress(split_group, original, path)
+
+
+def premultiplied(original: Function, path: str, applies: Applies) -> Function:
+    """A method of process groups, asked to reduce by `ReduceOp.PREMUL_SUM(factor)`: multiply, then sum.
+
+    Methods, not the functions that people call: torch's compiler knows those by their identity.
+    """
+    scaled = dist.ReduceOp.RedOpType.PREMUL_SUM
+
+    def reduce(self: Any, *args: Any, **kwargs: Any) -> Any:
+        options: Any = next((each for each in (*args, *kwargs.values()) if hasattr(each, "reduceOp")), None)
+        operation = getattr(options, "reduceOp", None)
+        if operation is None or operation != scaled or not applies():
+            return original(self, *args, **kwargs)
+        *output, given = [position for position, each in enumerate(args) if each is not options]
+        if output:
+            args = (*args[:given], _times(args[given], operation.factor), *args[given + 1 :])
+        else:  # the one argument is both
+            for tensor in args[given]:
+                tensor.mul_(operation.factor)
+        options.reduceOp = dist.ReduceOp.SUM
+        return original(self, *args, **kwargs)
+
+    return dress(reduce, original, path)
+
+
+def _times(value: Any, factor: Any) -> Any:
+    return value * factor if isinstance(value, RealTensor) else [_times(each, factor) for each in value]
+
+
+# Devices without numbers of their own: DistributedDataParallel wants none named there.
+UNNUMBERED = frozenset({"cpu", "mps"})
+
+
+def data_parallel_init(original: Function, path: str, translator: Translator) -> Function:
+    """`DistributedDataParallel(device_ids=[rank], output_device=rank)`: the module is where it is."""
+    signature = inspect.signature(original)
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if translator.in_force:
+            given = signature.bind(self, *args, **kwargs)
+            count = translator.host.count
+            if translator.host.type in UNNUMBERED:
+                given.arguments.pop("device_ids", None)
+                given.arguments.pop("output_device", None)
+            else:
+                _fold(given.arguments, "device_ids", lambda ids: [_folded(each, count) for each in ids])
+                _fold(given.arguments, "output_device", lambda each: _folded(each, count))
+            args, kwargs = given.args[1:], given.kwargs
+        original(self, *args, **kwargs)
+
+    return dress(__init__, original, path)
+
+
+def _fold(arguments: dict[str, Any], name: str, change: Callable[[Any], Any]) -> None:
+    if arguments.get(name) is not None:
+        arguments[name] = change(arguments[name])
+
+
+def _folded(asked: Any, count: int) -> Any:
+    """A number that the host does not have is folded; devices were translated when they were made."""
+    return asked % count if isinstance(asked, int) else asked
+
+
+def sharded_init(original: Function, path: str, translator: Translator) -> Function:
+    """`FullyShardedDataParallel(device_id=local_rank)`: on a device without numbers, that device and no other."""
+    signature = inspect.signature(original)
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        given = signature.bind(self, *args, **kwargs)
+        if translator.in_force and translator.host.type in UNNUMBERED:
+            given.arguments["device_id"] = RealDevice(translator.host.type)
+        original(*given.args, **given.kwargs)
+
+    return dress(__init__, original, path)
+
+
+def with_device_ids(original: Function, path: str, translator: Translator) -> Function:
+    """`barrier(device_ids=[local_rank])`: numbers that are not here are folded, or left out where there are none."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device_ids") is not None and translator.in_force:
+            if translator.host.type in UNNUMBERED:
+                del kwargs["device_ids"]
+            else:
+                kwargs["device_ids"] = [_folded(each, translator.host.count) for each in kwargs["device_ids"]]
+        return original(*args, **kwargs)
+
+    return dress(call, original, path)
+
+
+def comm_hook(original: Function, path: str, translator: Translator) -> Function:
+    """`register_comm_hook`: torch refuses hooks in bfloat16, by their names, where there is no NCCL; gloo has it."""
+
+    def register_comm_hook(self: Any, state: object, hook: Function) -> Any:
+        if translator.in_force and getattr(hook, "__name__", "").startswith("bf16_compress"):
+            inner = hook
+
+            def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+                return inner(state, bucket)
+
+            hook.__annotations__ = dict(getattr(inner, "__annotations__", {}))
+            hook.__name__, hook.__doc__ = f"through_{inner.__name__}", inner.__doc__
+        return original(self, state, hook)
+
+    return dress(register_comm_hook, original, path)
+
+
+def batch_norm_forward(original: Function, path: str, translator: Translator) -> Function:
+    """`SyncBatchNorm.forward`: torch's own code, for the host's device too."""
+    here = private.under_another_backend_name(original, lambda: translator.host.type)
+
+    def forward(self: Any, input: torch.Tensor) -> torch.Tensor:
+        if translator.in_force and input.device.type == translator.host.type:
+            return here(self, input)
+        return original(self, input)
+
+    return dress(forward, original, path)
+
+
+def unneeded(original: Function, path: str, translator: Translator) -> Function:
+    """A check of torch for something that works here."""
+
+    def check(self: Any, *args: Any) -> Any:
+        return None if translator.in_force else original(self, *args)
+
+    return dress(check, original, path)
+
+
+def naming_rank(original: Function, path: str, translator: Translator) -> Function:
+    """`Work.wait`: an error of the transport says which process met it."""
+
+    def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except RuntimeError as error:
+            if not translator.in_force or not dist.is_initialized() or str(error).startswith("[rank"):
+                raise
+            place = f"[rank {dist.get_rank()} of {dist.get_world_size()}]"
+            raise type(error)(f"{place} {error}") from error
+
+    return dress(wait, original, path)
+
+
+def counting_for_launcher(
+    original: Function, path: str, translator: Translator, devices: Callable[[], int]
+) -> Function:
+    """torchrun's `--nproc-per-node=auto` counts processors where there is no accelerator: the devices it is told of."""
+
+    def cpu_count() -> Any:
+        frame = inspect.currentframe()
+        asker = frame.f_back if frame is not None else None
+        auto = asker is not None and asker.f_locals.get("nproc_per_node") == "auto"
+        return devices() if auto and translator.in_force else original()
+
+    return dress(cpu_count, original, path)
+
 
 C10D = "torch.distributed.distributed_c10d"
 MESH = "torch.distributed.device_mesh"
@@ -34,18 +240,18 @@ DDP = "torch.nn.parallel.DistributedDataParallel"
 
 # Path and adapter; `{}` are the adapter's options.
 WRITTEN: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
-    (f"{DDP}.__init__", wrappers.data_parallel_init, {}),
-    (f"{DDP}.register_comm_hook", wrappers.comm_hook, {}),
-    (private.DDP_REFUSES_BATCH_NORM, wrappers.unneeded, {}),
-    ("torch.nn.SyncBatchNorm.forward", wrappers.batch_norm_forward, {}),
+    (f"{DDP}.__init__", data_parallel_init, {}),
+    (f"{DDP}.register_comm_hook", comm_hook, {}),
+    (private.DDP_REFUSES_BATCH_NORM, unneeded, {}),
+    ("torch.nn.SyncBatchNorm.forward", batch_norm_forward, {}),
     (f"{MESH}.init_device_mesh", adapters.parameter, {"name": "device_type", "as_type": True}),
     (f"{MESH}.DeviceMesh.__init__", adapters.parameter, {"name": "device_type", "as_type": True}),
     (f"{MESH}.DeviceMesh.from_group", adapters.parameter, {"name": "device_type", "as_type": True}),
-    (private.WORK_WAIT, wrappers.naming_rank, {}),
+    (private.WORK_WAIT, naming_rank, {}),
 )
 # Modules that torch does not load by itself: replaced when somebody does. Module, the name that it defines, and a row.
 FSDP = "torch.distributed.fsdp.fully_sharded_data_parallel"
-LATER = ((FSDP, "FullyShardedDataParallel", f"{FSDP}.FullyShardedDataParallel.__init__", wrappers.sharded_init),)
+LATER = ((FSDP, "FullyShardedDataParallel", f"{FSDP}.FullyShardedDataParallel.__init__", sharded_init),)
 # What user code is told about the backend that it asked for; torch itself gets the truth.
 TOLD = Row("distributed", Kind.SIMULATED, "`nccl` where it was asked for", truth=True)
 
@@ -53,7 +259,7 @@ TOLD = Row("distributed", Kind.SIMULATED, "`nccl` where it was asked for", truth
 class Distributed:
     """The replacements of this process, built once, and what the first process group switches on."""
 
-    def __init__(self, translator: Translator, register: Register, note_staged: staging.Note) -> None:
+    def __init__(self, translator: Translator, register: Register, note_staged: collectives.Note) -> None:
         self._translator = translator
         self._register = register
         self._note_staged = note_staged
@@ -72,7 +278,7 @@ class Distributed:
 
         `told`: the number of devices that code is told where there is one or none.
         """
-        self._told = host.count if host.accelerated and host.type not in wrappers.UNNUMBERED else told
+        self._told = host.count if host.accelerated and host.type not in UNNUMBERED else told
         if not dist.is_available() or host.type == "cuda":
             return []
         if host.type not in self._built:
@@ -83,7 +289,7 @@ class Distributed:
         """Wait for modules that are loaded later; the ways back."""
         if not dist.is_available():
             return []
-        untraced = compat_compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
+        untraced = compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
         return [untraced, *(self._when_loaded(*row) for row in LATER)]
 
     def _when_loaded(self, module: str, last: str, path: str, adapter: Callable[..., Any]) -> Callable[[], object]:
@@ -98,7 +304,7 @@ class Distributed:
                 )
             applied.append(apply([self._later[path]]))
 
-        stop_waiting = compat_compilers.when_imported(module, last, replace)
+        stop_waiting = imports.when_imported(module, last, replace)
 
         def go_back() -> None:
             stop_waiting()
@@ -118,34 +324,34 @@ class Distributed:
             return
         self._running = True
         kind = self._translator.host.type
-        self._ways_back.append(environment.carry_over())
-        environment.note(self._register.ledger, kind)
+        self._ways_back.append(backends.carry_over())
+        backends.note(self._register.ledger, kind)
         self._ways_back.append(collectives.engage())
-        if kind in wrappers.UNNUMBERED:
+        if kind in UNNUMBERED:
             self._ways_back.append(batchnorm.engage(kind))
             if kind != "cpu":
-                self._ways_back += [staging.engage(kind, layout, self._note_staged) for layout in ("", "Sparse")]
+                self._ways_back += [collectives.stage(kind, layout, self._note_staged) for layout in ("", "Sparse")]
 
     def _on_gloo(self) -> bool:
         return self._translator.in_force and backends.own(self._translator.host.type) == backends.EVERYWHERE
 
     def _creators(self) -> Iterator[Replacement]:
-        for name in gaps.functions_with("backend"):
+        for name in functions_with("backend"):
             if name == "split_group":
-                yield from self._everywhere(name, lambda f, path: gaps.splitting(f, path, self._on_gloo))
+                yield from self._everywhere(name, lambda f, path: splitting(f, path, self._on_gloo))
             elif name != "is_backend_available":
                 yield from self._everywhere(name, self._groups.creating)
 
     def _reductions(self) -> Iterator[Replacement]:
         for name in private.reductions():
             path = f"torch.distributed.ProcessGroup.{name}"
-            value = gaps.premultiplied(getattr(dist.ProcessGroup, name), path, self._on_gloo)
+            value = premultiplied(getattr(dist.ProcessGroup, name), path, self._on_gloo)
             yield Replacement(path, dist.ProcessGroup, name, value)
-        coalescing = resolve_path(private.COALESCING)
-        value = gaps.coalescing(coalescing, private.COALESCING, self._on_gloo)
-        yield from _places(private.COALESCING, coalescing, value)
-        for name in gaps.functions_with("device_ids"):
-            yield from self._everywhere(name, lambda f, path: wrappers.with_device_ids(f, path, self._translator))
+        manager = resolve_path(private.COALESCING)
+        value = coalescing(manager, private.COALESCING, self._on_gloo)
+        yield from _places(private.COALESCING, manager, value)
+        for name in functions_with("device_ids"):
+            yield from self._everywhere(name, lambda f, path: with_device_ids(f, path, self._translator))
 
     def _answers(self) -> Iterator[Replacement]:
         answers = {
@@ -161,14 +367,14 @@ class Distributed:
 
             yield from self._everywhere(name, adapt)
         if not hasattr(dist, "ProcessGroupNCCL"):
-            made = vendor.group_class("NCCL")
+            made = backends.group_class("NCCL")
             for holder in (C10D, "torch.distributed"):
                 yield Replacement(f"{holder}.ProcessGroupNCCL", sys.modules[holder], "ProcessGroupNCCL", made)
 
     def _written(self) -> Iterator[Replacement]:
         if private.CPU_COUNT is not None:
             count = resolve_path(private.CPU_COUNT)
-            counting = wrappers.counting_for_launcher(count, private.CPU_COUNT, self._translator, self._devices)
+            counting = counting_for_launcher(count, private.CPU_COUNT, self._translator, self._devices)
             yield from _places(private.CPU_COUNT, count, counting)
         for path, adapter, options in WRITTEN:
             holder, _, name = path.rpartition(".")
@@ -185,7 +391,7 @@ class Distributed:
     def _capability(self, host: Host) -> Iterator[Replacement]:
         """gloo serves the host's device too, by staging: torch asks this table when it makes a group."""
         table = dist.Backend.backend_capability
-        if host.accelerated and host.type in wrappers.UNNUMBERED and host.type not in table[backends.EVERYWHERE]:
+        if host.accelerated and host.type in UNNUMBERED and host.type not in table[backends.EVERYWHERE]:
             wider = {**table, backends.EVERYWHERE: [*table[backends.EVERYWHERE], host.type]}
             yield Replacement("torch.distributed.Backend.backend_capability", dist.Backend, "backend_capability", wider)
 

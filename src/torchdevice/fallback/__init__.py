@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection
 
-from torchdevice.events import Fallback, FallbackTotals
 from torchdevice.fallback.kernels import Coverage
-from torchdevice.fallback.matrix import Matrix, read_matrix
 from torchdevice.fallback.mlx import executor as mlx
 from torchdevice.fallback.records import FallbackLedger, Listener
 from torchdevice.fallback.route import Router
+from torchdevice.fallback.table import Matrix, read_matrix
+from torchdevice.ledger import Fallback, FallbackTotals
 
 __all__ = ["clear", "engage", "guard", "matrix", "totals"]
 

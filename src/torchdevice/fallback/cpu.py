@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from torchdevice import compat_dispatcher
-from torchdevice.compat import RealDevice, RealGenerator, RealTensor, tensor_to
-from torchdevice.fallback import compressed
-from torchdevice.fallback.compressed import CompressedTensor
-from torchdevice.fallback.schema import FUNCTIONAL, Plan
+from torchdevice._torch import dispatcher
+from torchdevice._torch.core import RealDevice, RealGenerator, RealTensor, tensor_to
+from torchdevice.fallback import sparse
+from torchdevice.fallback.plan import FUNCTIONAL, Plan
+from torchdevice.fallback.sparse import CompressedTensor
 from torchdevice.policy.dtypes import dtype_on
 
 CPU = RealDevice("cpu")
@@ -57,7 +57,7 @@ class Crossing:
                 self.device = value
             return CPU if value.type == self._target_type else value
         elif isinstance(value, RealGenerator):
-            return value if value.device.type == "cpu" else compat_dispatcher.cpu_copy_of_generator(value)
+            return value if value.device.type == "cpu" else dispatcher.cpu_copy_of_generator(value)
         else:
             return value
         if name in plan.written or name in plan.outs:
@@ -269,7 +269,7 @@ def move_sparse(tensor: torch.Tensor, device: RealDevice) -> torch.Tensor:
     """A sparse tensor on another device, part by part: backends without sparse copies have dense ones."""
     if tensor.device.type == device.type:
         return tensor
-    if tensor.layout in compressed.LAYOUTS and not compressed.made_for(device.type):
+    if tensor.layout in sparse.LAYOUTS and not sparse.made_for(device.type):
         # A graph needs the copy; it arrives at our kernel for it.
         return _copy_to(tensor, device=device) if tensor.requires_grad else CompressedTensor(tensor, device)
     parts = _parts(tensor)

@@ -1,24 +1,139 @@
-"""Puts our kernels into the dispatcher for what a target lacks, and takes them out again.
+"""Puts our kernels into the dispatcher for operators that a target lacks, and takes them out again.
 
-What is lacking is `capability`; who computes is `route`. Operators that the target has are not touched, but for those
-of `guards`, whose own kernel is asked first. Operators that are not torch's own are `extensions`.
+What is missing is in `gaps`; who computes is in `route`. Operators that the target has are not touched, with one
+exception: guards. Those operators have a kernel that refuses some dtypes or sizes; the native kernel is asked first,
+which costs a few microseconds per call, so only the rows of `GUARDED` have one. `fallback.guard("aten::…")` adds a row.
+Operators that are not torch's own (extensions, `torch.library`) can appear at any time. Each has a registration of its
+own, which gives way to a kernel that is registered for the target later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from torchdevice import compat_dispatcher
-from torchdevice.fallback import compressed, cpu
-from torchdevice.fallback.capability import RECOMPOSED, Gap, backend_key, gaps
-from torchdevice.fallback.compressed import CompressedTensor
-from torchdevice.fallback.extensions import Extensions
-from torchdevice.fallback.guards import GUARDED, make_guard, silently_wrong
+import torch
+
+from torchdevice._torch import dispatcher
+from torchdevice._torch.core import RealTensor, torch_release
+from torchdevice._torch.dispatcher import LIBRARY_END
+from torchdevice.fallback import cpu, sparse
+from torchdevice.fallback.gaps import RECOMPOSED, Gap, backend_key, extension_gaps, gaps, is_extension
+from torchdevice.fallback.plan import Plan, read_plan
 from torchdevice.fallback.route import Router
-from torchdevice.fallback.schema import Plan, read_plan
+from torchdevice.fallback.sparse import CompressedTensor
+from torchdevice.ledger import renew_after_fork
+from torchdevice.translate.engine import Applied, Replacement, apply, dress
+from torchdevice.translate.translator import translator
+
+# From torch/testing/_internal/common_mps.py (dtypes), and from the size checks of the MPS pooling kernels.
+GUARDED: dict[str, tuple[str, ...]] = {
+    "mps": (
+        *("_convolution", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "adaptive_max_pool1d"),
+        *("adaptive_max_pool2d", "adaptive_max_pool2d_backward", "avg_pool2d", "avg_pool3d", "bincount", "huber_loss"),
+        *("max_pool1d", "max_pool2d_with_indices_backward", "max_unpool2d", "max_unpool3d", "median"),
+        *("median.dim_values", "nanmedian", "nanmedian.dim_values", "nll_loss", "softplus", "stft", "stft.center"),
+        *("glu", "mish", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+        # torch computes these in float64, whatever they are given
+        *("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar"),
+    )
+}
+# Refuse dtypes too, but are called at every step of every model, with dtypes that work: not worth a guard.
+EXEMPT = frozenset({"batch_norm", "linear", "max_pool2d", "max_pool3d", "native_batch_norm", "relu", "relu_", "silu"})
+
+# Sizes for which a kernel is known to give wrong values and says nothing: it is not asked. By target and operator, with
+# the torch that is right again. https://github.com/pytorch/pytorch/issues/190064
+_SILENT = {("mps", "adaptive_max_pool2d"): (2, 14), ("mps", "adaptive_max_pool2d_backward"): (2, 14)}
+_UNEVEN = "the kernel of this torch is wrong for sizes that do not divide"
+
+# What a target says when it cannot, as opposed to when the caller is wrong. The first group depends on dtypes alone.
+_DTYPE_REFUSALS = re.compile(
+    r"is not currently implemented for the \w+ device|^Could not run 'aten::"
+    r"|not implemented for '\w+'|doesn't support float64|to the MPS backend but it does not have support for that dtype"
+    r"|is only supported on MPS for float types|not supported for (integer|integral|bool|complex|float16|bfloat16)"
+    r"|[Uu]nsupported (data ?type|dtype).* MPS|MPS(: | does not |.*doesn't )support\w* .*(dtype|type)"
+)
+_SIZE_REFUSALS = re.compile(
+    r"Adaptive pool MPS: ((in|out)put sizes must be divisible|Input height and width must both)"
+    r"|not (yet )?(supported|implemented) on MPS"
+    r"|MPS: .*(not supported|unsupported)|is not supported on the MPS device"
+)
+# Only these are asked for their text. MemoryError, OutOfMemoryError, ValueError and IndexError are never refusals.
+_TYPES = (NotImplementedError, RuntimeError, TypeError)
+
+
+def refusal_of(error: Exception) -> str | None:
+    """`"dtype"`, `"size"`, or None: the error is the operator's own and goes to the caller."""
+    if type(error) not in _TYPES:
+        return None
+    text = str(error)
+    if _DTYPE_REFUSALS.search(text):
+        return "dtype"
+    return "size" if _SIZE_REFUSALS.search(text) else None
+
+
+def silently_wrong(target: str, name: str) -> Callable[[tuple[Any, ...]], bool] | None:
+    """What tells whether arguments get wrong values from the target's kernel in this torch; None: it is right."""
+    right_from = _SILENT.get((target, name))
+    return _pools_unevenly if right_from is not None and torch_release() < right_from else None
+
+
+def _pools_unevenly(args: tuple[Any, ...]) -> bool:
+    """Of (input, output size) or (gradient, input, indices)."""
+    first, second = args[0], args[1]
+    inner, outer = (second.shape, first.shape) if isinstance(second, RealTensor) else (first.shape, second)
+    pairs = zip(tuple(inner)[-2:], tuple(outer)[-2:], strict=False)
+    return any(a > 0 and b > 0 and max(a, b) % min(a, b) for a, b in pairs)
+
+
+def make_guard(
+    native: Any,
+    elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], Any],
+    wrong: Callable[[tuple[Any, ...]], bool] | None = None,
+) -> Callable[..., Any]:
+    """A kernel that asks `native` first and remembers what it refused: by dtypes, or by dtypes and sizes."""
+    by_dtype: dict[tuple[Any, ...], str] = {}
+    by_size: dict[tuple[Any, ...], str] = {}
+    lock = threading.Lock()
+    call = native.call_boxed
+
+    def guard(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrong is not None and wrong(args):
+            return elsewhere(_UNEVEN, args, kwargs)
+        if by_dtype or by_size:
+            known = by_dtype.get(_dtypes(args)) or by_size.get(_sizes(args))
+            if known is not None:
+                return elsewhere(known, args, kwargs)
+        try:
+            return call(keys, *args, **kwargs)
+        except _TYPES as error:
+            kind = refusal_of(error)
+            if kind is None:
+                raise
+            reason = str(error).splitlines()[0].split(". ")[0]
+        with lock:
+            if kind == "dtype":
+                by_dtype[_dtypes(args)] = reason
+            else:
+                by_size[_sizes(args)] = reason
+        return elsewhere(reason, args, kwargs)
+
+    return guard
+
+
+def _dtypes(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(value.dtype for value in args if isinstance(value, RealTensor))
+
+
+def _sizes(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Everything that a size check can look at; lists become tuples, so that it can be a key."""
+    return tuple((value.dtype, tuple(value.shape)) if isinstance(value, RealTensor) else str(value) for value in args)
+
 
 Kernel = Callable[..., Any]
 
@@ -31,12 +146,12 @@ class Coverage:
         self.covered: dict[Gap, Plan] = {}
         self.guarded: set[str] = set()
         self.wanted_guards: set[str] = set()  # the user's own
-        self._registrations = compat_dispatcher.Registrations()
+        self._registrations = dispatcher.Registrations()
         self.extensions = Extensions()
 
     def engage(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
         """Register a kernel for every gap of the router's target."""
-        compresses = compressed.made_for(router.target)
+        compresses = sparse.made_for(router.target)
         add, self.router = self._registrations.add, router
         for gap in gaps(router.target, refused):
             plan = read_plan(gap.name)
@@ -61,10 +176,10 @@ class Coverage:
         if plan is None:
             return
         backend = backend_key(self.router.target)
-        composite = compat_dispatcher.has_kernel(name, "CompositeImplicitAutograd")
+        composite = dispatcher.has_kernel(name, "CompositeImplicitAutograd")
         # A composite has its code at the autograd key too; there the copies are part of the graph, and so it has one.
         for key in (backend, f"Autograd{backend}") if composite else (backend,):
-            native = compat_dispatcher.native_kernel(name, key)
+            native = dispatcher.native_kernel(name, key)
             if native is not None:
                 elsewhere = partial(self.router.run, replace(plan, recorded=key != backend))
                 kernel = make_guard(native, elsewhere, silently_wrong(self.router.target, name.removeprefix("aten::")))
@@ -74,27 +189,27 @@ class Coverage:
     def _recompose(self, names: Collection[str], backend: str) -> None:
         for key in (backend, f"Autograd{backend}") if names else ():
             for name in names:
-                operator = compat_dispatcher.find_operator(name)
+                operator = dispatcher.find_operator(name)
                 if operator is not None:
                     self._registrations.add(name, key, operator.decompose)
 
     def _compress(self, router: Router) -> None:
         """Compressed sparse tensors where torch makes none: constructed, converted, or copied from the CPU."""
         add, backend = self._registrations.add, backend_key(router.target)
-        plans = [plan for plan in map(read_plan, compressed.constructors()) if plan is not None]
+        plans = [plan for plan in map(read_plan, sparse.constructors()) if plan is not None]
         for key in (backend, f"SparseCsr{backend}", f"Autograd{backend}"):
             for plan in plans:
                 # At the autograd key stand the constructors that torch takes apart there; the others have gradients.
-                taken_apart = compat_dispatcher.has_kernel(plan.name, "CompositeImplicitAutograd")
+                taken_apart = dispatcher.has_kernel(plan.name, "CompositeImplicitAutograd")
                 if taken_apart or not key.startswith("Autograd"):
-                    add(plan.name, key, _kernel(plan, router, compressed.REASON))
-        add("aten::_to_copy", f"SparseCsr{backend}", compressed.copy_to_target)
+                    add(plan.name, key, _kernel(plan, router, sparse.REASON))
+        add("aten::_to_copy", f"SparseCsr{backend}", sparse.copy_to_target)
         convert = read_plan("aten::_to_sparse")
         assert convert is not None  # it is in every torch that has compressed layouts
         for key in (backend, f"Sparse{backend}"):
-            native = compat_dispatcher.native_kernel(convert.name, key)
+            native = dispatcher.native_kernel(convert.name, key)
             if native is not None:
-                kernel = compressed.compressing(native, _kernel(convert, router, compressed.REASON))
+                kernel = sparse.compressing(native, _kernel(convert, router, sparse.REASON))
                 add(convert.name, key, kernel, with_keyset=True)
         CompressedTensor.elsewhere = staticmethod(router.run)
 
@@ -117,5 +232,116 @@ def _kernel(plan: Plan, router: Router, reason: str) -> Kernel:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return run(plan, reason, args, kwargs)
+
+    return kernel
+
+
+class Extensions:
+    """The kernels that stand in for a target's at the moment, and the watch for more operators."""
+
+    def __init__(self) -> None:
+        self._router: Router | None = None
+        self._watch: Applied | None = None
+        self._lock = threading.Lock()
+        renew_after_fork(self, "_lock")
+        self._at_work = threading.local()  # what we look up, register and take back ourselves is no news
+        self.covered: dict[Gap, dispatcher.Registrations] = {}
+
+    def engage(self, router: Router) -> None:
+        """Cover what is there, and from now on what comes."""
+        self._router = router
+        self.cover()
+        library, namespace = torch.library.Library, dispatcher.OpNamespace
+        self._watch = apply(
+            [
+                Replacement("torch.library.Library.impl", library, "impl", self._watched_impl(library.impl)),
+                Replacement(
+                    "torch.library.Library", library, LIBRARY_END, self._watched_end(getattr(library, LIBRARY_END))
+                ),
+                Replacement("torch.ops", namespace, "__getattr__", self._watched_lookup(namespace.__getattr__)),
+            ]
+        )
+
+    def disengage(self) -> None:
+        """Take every kernel and the watch back."""
+        if self._watch is not None:
+            self._watch.undo()
+            self._watch = None
+        with self._working():
+            self._router = None
+            while self.covered:
+                self.covered.popitem()[1].undo()
+
+    def cover(self) -> None:
+        """Register a kernel for every gap that has none."""
+        with self._working():
+            if self._router is None:
+                return
+            for gap in list(extension_gaps(self._router.target)):
+                plan = read_plan(gap.name)
+                if plan is not None:
+                    registration = dispatcher.Registrations()
+                    registration.add(gap.name, gap.key, _kernel_of_extension(plan, self._router))
+                    self.covered[gap] = registration
+
+    def _withdraw(self, name: str) -> None:
+        with self._working():
+            for gap in [gap for gap in self.covered if gap.name == name]:
+                self.covered.pop(gap).undo()
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        with self._lock:
+            self._at_work.now = True
+            try:
+                yield
+            finally:
+                self._at_work.now = False
+
+    def _is_ours(self, namespace: str) -> bool:
+        return getattr(self._at_work, "now", False) or not is_extension(namespace)
+
+    def _watched_impl(self, original: Kernel) -> Kernel:
+        def impl(library: Any, op_name: Any, *args: Any, **options: Any) -> Any:
+            name = dispatcher.full_name(library.ns, op_name)
+            if name is None or self._is_ours(library.ns):
+                return original(library, op_name, *args, **options)
+            # Whatever it is for, it may change what is to be done: another schema, a kernel for the target or for all.
+            self._withdraw(name)
+            try:
+                return original(library, op_name, *args, **options)
+            finally:
+                self.cover()
+
+        return dress(impl, original, "torch.library.Library.impl")
+
+    def _watched_end(self, original: Kernel) -> Kernel:
+        def end(library: Any) -> Any:
+            result = original(library)
+            if not self._is_ours(library.ns):
+                self.cover()  # what it had for the target is gone
+            return result
+
+        return dress(end, original, "torch.library.Library")
+
+    def _watched_lookup(self, original: Kernel) -> Kernel:
+        def __getattr__(namespace: Any, op_name: str) -> Any:  # noqa: N807
+            found = original(namespace, op_name)  # torch keeps what was found: nobody comes here twice for it
+            if not self._is_ours(namespace.name):
+                self.cover()
+            return found
+
+        return dress(__getattr__, original, "torch.ops")
+
+
+def _kernel_of_extension(plan: Plan, router: Router) -> Kernel:
+    reason = f"{router.target} has no kernel for it"
+    recorded = replace(plan, recorded=True)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        # Without a formula of its own an operator in Python has the gradient of what it does: autograd looks on.
+        looked_at = torch.is_grad_enabled() and not dispatcher.below_autograd()
+        with translator.suspended():  # a kernel for the CPU that is Python: what it makes must be there, too
+            return router.run(recorded if looked_at else plan, reason, args, kwargs)
 
     return kernel

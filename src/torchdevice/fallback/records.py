@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
 
-from torchdevice.events import FOLD_BEYOND, Fallback, FallbackTotals, Site, renew_after_fork, told
-from torchdevice.patching.callers import Roles, user_frame
+from torchdevice.ledger import FOLD_BEYOND, Fallback, FallbackTotals, Site, renew_after_fork, told
+from torchdevice.translate.callers import Roles, user_frame
 
 Listener = Callable[[Fallback], None]
 Key = tuple[object, ...]

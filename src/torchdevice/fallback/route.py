@@ -1,6 +1,6 @@
 """Who runs a call that the target cannot: the chain of executors, asked in order. Knows no dispatcher.
 
-An executor answers with results, or with `Declined` and a reason; any other exception is the operator's own and goes to
+An executor answers with results, or with `Declined` and a reason. Any other exception is the operator's own and goes to
 the caller as it is.
 """
 
@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 
-from torchdevice.compat import RealTensor
+from torchdevice._torch.core import RealTensor
 from torchdevice.errors import FallbackRefused, explain_error
-from torchdevice.events import REFUSED
 from torchdevice.fallback import cpu
-from torchdevice.fallback.declined import Declined
 from torchdevice.fallback.mlx import executor as mlx
+from torchdevice.fallback.plan import Declined, Plan
 from torchdevice.fallback.records import FallbackLedger
-from torchdevice.fallback.schema import Plan
+from torchdevice.ledger import REFUSED
 
 # Takes the plan, the arguments and the target's type; gives results on the target and the number of bytes moved.
 Executor = Callable[[Plan, tuple[Any, ...], dict[str, Any], str], tuple[Any, int]]

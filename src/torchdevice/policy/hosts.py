@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torchdevice.compat import RealDevice, cuda_devices_by_nvml, lost_by_fork
+from torchdevice._torch.core import RealDevice, cuda_devices_by_nvml, lost_by_fork
 from torchdevice.errors import ConfigError, TargetUnavailable, explain_error
 
 # Types that torch can parse and that are no accelerators: they are never redirected, on any host. Everything

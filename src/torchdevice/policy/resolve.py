@@ -1,18 +1,59 @@
 """The policy table as one pure function: (request, who asks, host, policy, override) → Decision.
 
-Parsing a request also lives here, because that is where `cpu:-1` gets its meaning. Caching, recording and
-recognising callers do not: see `patching.translator` and `patching.callers`.
+Parsing a request and the CPU override live here too, because `cpu:-1` gets its meaning here. The override is a
+process-wide switch that `cpu:-1` flips, and a scope that nests. Caching, recording and recognising callers do not live
+here: see `translate.translator` and `translate.callers`.
 """
 
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral
 
-from torchdevice.compat import RealDevice
+from torchdevice._torch.core import RealDevice
+from torchdevice.ledger import renew_after_fork
 from torchdevice.policy.hosts import Host, is_accelerator
+
+_forced: ContextVar[bool] = ContextVar("torchdevice_cpu_override", default=False)
+
+
+class CpuOverride:
+    """On while either the process-wide switch is on or the current context is inside `scope()`."""
+
+    def __init__(self) -> None:
+        self._flipped = False
+        self._lock = threading.Lock()
+        renew_after_fork(self, "_lock")
+
+    def is_on(self) -> bool:
+        """Whether plain `cpu` requests yield the CPU at this moment, in this context."""
+        return self._flipped or _forced.get()
+
+    def flip(self) -> None:
+        """What each `cpu:-1` request does."""
+        with self._lock:
+            self._flipped = not self._flipped
+
+    def reset(self) -> None:
+        """Off, as at the start."""
+        with self._lock:
+            self._flipped = False
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """On inside, as it was before outside; per thread and per task, whatever `cpu:-1` does meanwhile."""
+        token = _forced.set(True)
+        try:
+            yield
+        finally:
+            _forced.reset(token)
+
 
 _OVERRIDE = re.compile(r"cpu:-1\Z")
 

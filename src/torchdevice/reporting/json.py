@@ -6,9 +6,8 @@ import dataclasses
 import json
 from typing import Any
 
-from torchdevice.events import Site
-from torchdevice.reporting.collect import KINDS, Context, Report
-from torchdevice.reporting.counts import Profile
+from torchdevice.ledger import Site
+from torchdevice.reporting.collect import KINDS, Context, Profile, Report
 from torchdevice.reporting.profile import line_rows, operator_rows
 
 SCHEMA = 1

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from torchdevice.config import Config
-from torchdevice.events import Fallback, Redirect, Simulated
+from torchdevice.ledger import Fallback, Redirect, Simulated
 
 logger = logging.getLogger("torchdevice")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 
-from torchdevice.events import Site
-from torchdevice.reporting.counts import Profile, Timed, added
+from torchdevice.ledger import Site
+from torchdevice.reporting.collect import Profile, Timed, added
 
 SHOWN = 15
 Cells = list[tuple[str, ...]]

@@ -1,6 +1,6 @@
 """How figures of child processes reach the process that reports: one small file a child, in a folder of the run.
 
-Knows files and figures; who writes, who reads and when is `supervised`'s business.
+Knows files and figures; who writes, who reads and when is `run_child`'s business.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchdevice.events import Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
-from torchdevice.reporting.counts import Counts, Profile, Timed
+from torchdevice.ledger import Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
+from torchdevice.reporting.collect import Counts, Profile, Timed
 
 RUN = "TORCHDEVICE_RUN"  # the variable with the folder; it exists while a process of the run is there to report
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from torchdevice.events import Site
+from torchdevice.ledger import Site
 from torchdevice.reporting.collect import KINDS, Context, Report, columns
 from torchdevice.reporting.profile import line_table, operator_table, took
 

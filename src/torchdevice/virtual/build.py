@@ -26,7 +26,7 @@ from typing import NamedTuple
 from torchdevice.config import cache_folder
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent / "native"
 SOURCES = ("memory.cpp", "guard.cpp", "hooks.cpp", "relabel.cpp", "kernel.cpp", "graphs.cpp", "native.cpp", "api.cpp")
 HEADERS = ("device.h", "relabel.h")
 

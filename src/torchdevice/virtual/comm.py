@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchdevice.cuda.device import NCCL_VERSION
+from torchdevice.answers.devices import NCCL_VERSION
 
 Devices = Sequence[int]
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import torch
 
-from torchdevice.cuda.device import CUDA_VERSION, CUDNN_VERSION
+from torchdevice.answers.devices import CUDA_VERSION, CUDNN_VERSION
 from torchdevice.virtual import accelerator, comm, compilers, distributed, legacy, memory, storage, streams
 from torchdevice.virtual.accelerator import constant, nothing
 from torchdevice.virtual.library import Library

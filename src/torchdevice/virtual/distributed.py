@@ -17,17 +17,17 @@ _kept: list[object] = []  # kernels end with the last reference to them; a virtu
 
 def install(kind: str) -> None:
     def patch(module: ModuleType) -> None:
-        from torchdevice import compat_compilers
-        from torchdevice import compat_distributed as private
-        from torchdevice.distributed import collectives, staging  # torch.distributed is loaded now
+        from torchdevice._torch import compilers
+        from torchdevice._torch import distributed as private
+        from torchdevice.distributed import collectives  # torch.distributed is loaded now
 
         _offer_vendor_backend(module, kind)
         _add_cpu(module.BackendConfig, kind)
         _fill_gaps(module)
         collectives.engage()
         # gloo gives a sparse tensor new indices, when it is done: its twin's are not the tensor's own any more.
-        _kept.append(staging.engage(kind, "Sparse"))
-        compat_compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
+        _kept.append(collectives.stage(kind, "Sparse"))
+        compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
     after_import("torch.distributed.distributed_c10d", patch)
 
@@ -35,10 +35,10 @@ def install(kind: str) -> None:
 def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
     import torch.distributed
 
-    from torchdevice.distributed import vendor
+    from torchdevice.distributed import backends
 
     name = VENDOR[kind]
-    backend = vendor.group_class(name)
+    backend = backends.group_class(name)
     if backend is None:
         return  # torch without gloo: nothing can stand in, and torch's own message says so
 
@@ -64,15 +64,15 @@ def _always() -> bool:
 def _fill_gaps(module: ModuleType) -> None:
     import torch.distributed
 
-    from torchdevice import compat_distributed as private
-    from torchdevice.distributed import gaps
+    from torchdevice._torch import distributed as private
+    from torchdevice.distributed import points
 
     for name in private.reductions():
         method = getattr(module.ProcessGroup, name)
         setattr(
-            module.ProcessGroup, name, gaps.premultiplied(method, f"torch.distributed.ProcessGroup.{name}", _always)
+            module.ProcessGroup, name, points.premultiplied(method, f"torch.distributed.ProcessGroup.{name}", _always)
         )
-    for name, adapter in {"_coalescing_manager": gaps.coalescing, "split_group": gaps.splitting}.items():
+    for name, adapter in {"_coalescing_manager": points.coalescing, "split_group": points.splitting}.items():
         replacement = adapter(getattr(module, name), f"{module.__name__}.{name}", _always)
         for place in (module, torch.distributed):
             setattr(place, name, replacement)

@@ -1,6 +1,6 @@
-"""Puts a virtual device into this process: orders the steps, and refuses what cannot work with a reason.
+"""Puts a virtual device into this process: orders the steps, refuses what cannot work with a reason, runs a self-test.
 
-What torch's Python namespaces need stands in mps.py, cuda.py and xpu.py; what the real backends support in matrix.py.
+What torch's Python namespaces ask is in `answers`; what the real backends support is in `supported`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,32 @@ from typing import Literal
 
 import torch
 
-from torchdevice import compat_dispatcher
+from torchdevice._torch import dispatcher
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
-from torchdevice.virtual import build, cuda, matrix, memory, mps, selftest, xpu
+from torchdevice.virtual import build, cuda, memory, mps, supported, xpu
 from torchdevice.virtual.library import ANY_DEVICE, DENY, EVEN_SIZES, FUNCTIONALITIES, NO_DEVICE_CHECK, WARN, Library
+
+
+def run(device: str, count: int) -> None:
+    """Raises VirtualDeviceUnavailable when the device does not compute. Leaves no memory behind, starts no threads."""
+    try:
+        for index in range(count):
+            place = f"{device}:{index}"
+            x = torch.arange(6, dtype=torch.float32).to(place).view(2, 3)
+            y = (x @ x.t() + 1).sum()
+            passed = str(x.device) == place and y.item() == 87.0 and x.cpu().device.type == "cpu"
+            if not passed:
+                raise RuntimeError(f"wrong result on {place}: {y.item()} on {x.device}")
+    except RuntimeError as error:
+        raise VirtualDeviceUnavailable(
+            explain_error(
+                f"The virtual {device} device was loaded into torch {torch.__version__}",
+                f"its self-test failed: {error}",
+                "delete the cached library with `torchdevice virtual clean`; if that does not help, this torch version "
+                "is not supported.",
+            )
+        ) from error
+
 
 Support = Literal["all", "real"]
 DEVICES = {"mps": mps, "cuda": cuda, "xpu": xpu}
@@ -80,7 +102,7 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
     library.call("init", device.encode(), count, _denied_dtypes(device), limit, limit or memory.physical_memory())
     refused = _register(library, device, support)
     DEVICES[device].install(library, count)
-    selftest.run(device, count)
+    run(device, count)
     if library.call("repair_autograd"):
         warnings.warn(
             f"The virtual {device} device was installed after the first backward of this process; autograd's threads "
@@ -171,33 +193,33 @@ def _register(library: Library, device: str, support: Support) -> frozenset[tupl
     real = support == "real"
     fallback_wanted = device == "mps" and os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") == "1"
     refusal = WARN | NO_DEVICE_CHECK if fallback_wanted else DENY
-    denied_dtypes = matrix.denied_dtypes(key) if real else {}
+    denied_dtypes = supported.denied_dtypes(key) if real else {}
     for number, functionality in enumerate(FUNCTIONALITIES):
-        own = compat_dispatcher.kernels_under(f"{functionality}{key}")
-        whole = matrix.WHOLE.get(functionality, ())
-        supported = matrix.supported(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
-        names = {*compat_dispatcher.kernels_under(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
+        own = dispatcher.kernels_under(f"{functionality}{key}")
+        whole = supported.WHOLE.get(functionality, ())
+        known = supported.listed(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
+        names = {*dispatcher.kernels_under(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
         for name in sorted(names):
             space, _, short = name.partition("::")
             if space == "aten" and not functionality and short in NATIVE:
                 continue
-            flags = 0 if matrix.needs_device_check(short) else NO_DEVICE_CHECK
+            flags = 0 if supported.needs_device_check(short) else NO_DEVICE_CHECK
             if short in CROSS_DEVICE or space != "aten":
                 flags |= ANY_DEVICE
-            if real and short in matrix.even_sizes_only(key):
+            if real and short in supported.even_sizes_only(key):
                 flags |= EVEN_SIZES
-            if real and space == "aten" and short not in whole and not _has(short, supported):
-                if matrix.decomposes(short):
+            if real and space == "aten" and short not in whole and not _has(short, known):
+                if supported.decomposes(short):
                     continue
                 flags = refusal
                 refused.add((name, functionality))
             library.call("register", name.encode(), number, flags, denied_dtypes.get(short, 0))
         library.call("fallback", number, refusal if real else NO_DEVICE_CHECK)
     for short, mask in denied_dtypes.items():
-        if compat_dispatcher.has_kernel(f"aten::{short}", "CompositeImplicitAutograd"):
+        if dispatcher.has_kernel(f"aten::{short}", "CompositeImplicitAutograd"):
             library.call("guard_dtypes", short.encode(), mask)
     return frozenset(refused)
 
 
-def _has(name: str, supported: frozenset[str]) -> bool:
-    return name in supported or matrix.delegates_to(name, supported)
+def _has(name: str, known: frozenset[str]) -> bool:
+    return name in known or supported.delegates_to(name, known)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torchdevice.compat import stream_type_number
+from torchdevice._torch.core import stream_type_number
 from torchdevice.virtual.library import Library
 
 HIGHEST = -5  # of a stream's priorities, as on CUDA

@@ -1,7 +1,7 @@
 """What is known about a construct: the runtime's own rows first, then what no row can help with.
 
-Nothing here decides what translation does: `patching.points`, `cuda.surface`, `cuda.neighbours` and
-`distributed.backends` do, and this file only looks it up. Packages that need CUDA are `cuda.packages`.
+Nothing here decides what translation does: `translate.points`, `answers.rows`, `answers.outside` and
+`distributed.backends` do, and this file only looks it up. Packages that need CUDA are `answers.packages`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from torchdevice.compat import device_types
-from torchdevice.cuda.neighbours import BUILDERS, NEIGHBOURS
-from torchdevice.cuda.surface import ANSWERS, SUBMODULES, SURFACE, Kind
+from torchdevice._torch.core import device_types
+from torchdevice.answers.outside import BUILDERS, NEIGHBOURS
+from torchdevice.answers.rows import ANSWERS, SUBMODULES, SURFACE, Kind
 from torchdevice.distributed import backends
-from torchdevice.patching.points import MODULE, TENSOR, all_points
 from torchdevice.policy.hosts import is_accelerator, this_host
+from torchdevice.translate.points import MODULE, TENSOR, all_points
 
 HANDLED, SIMULATED, CHANGED, UNSUPPORTED = "handled", "simulated", "changed", "unsupported"
 TITLES = {

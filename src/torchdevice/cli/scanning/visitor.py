@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torchdevice.answers.packages import package
 from torchdevice.cli.scanning import tables
 from torchdevice.cli.scanning.files import Source
 from torchdevice.cli.scanning.tables import CHANGED, HANDLED, UNSUPPORTED, Known, Tables
-from torchdevice.cuda.packages import package
 
 DEVICE_KEYWORDS = ("device", "device_type", "map_location", "location", "t")
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 
-from torchdevice.compat import RealTensor
+from torchdevice._torch.core import RealTensor
 from torchdevice.fallback.cpu import Crossing
-from torchdevice.fallback.declined import Declined
 from torchdevice.fallback.mlx.costs import costs
-from torchdevice.fallback.schema import FUNCTIONAL, Plan
+from torchdevice.fallback.plan import FUNCTIONAL, Declined, Plan
 
 NAME = "mlx"
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
@@ -44,21 +43,21 @@ def installed() -> bool:
 @cache
 def rules() -> dict[str, Rule]:
     """Every rule by operator name (`aten::mm`)."""
-    from torchdevice.fallback.mlx import algebra, elementwise
+    from torchdevice.fallback.mlx import rules
 
     tables = (
-        (elementwise.FLOAT_UNARY, "elementwise", _FLOATS, False),
-        (elementwise.FLOAT_BINARY, "elementwise", _FLOATS, False),
-        (elementwise.NUMBER, "elementwise", _NUMBERS, False),
-        (elementwise.COMPARISON, "elementwise", _NUMBERS, False),
-        (elementwise.INTEGER, "elementwise", _INTEGERS | {torch.bool}, False),
-        (algebra.REDUCTION, "reduction", frozenset({torch.float32}), False),
-        (algebra.PRODUCT, "product", frozenset({torch.float32}), False),
-        (algebra.ANY_DTYPE, "movement", _ANY - {torch.uint8}, False),
-        (algebra.INDEXED, "movement", _ANY, True),
-        (algebra.ORDER, "order", frozenset({torch.float32, torch.int32, torch.int64}), False),
-        (algebra.FOURIER, "fourier", frozenset({torch.float32, torch.complex64}), False),
-        (algebra.DECOMPOSITION, "decomposition", frozenset({torch.float32}), False),
+        (rules.FLOAT_UNARY, "elementwise", _FLOATS, False),
+        (rules.FLOAT_BINARY, "elementwise", _FLOATS, False),
+        (rules.NUMBER, "elementwise", _NUMBERS, False),
+        (rules.COMPARISON, "elementwise", _NUMBERS, False),
+        (rules.INTEGER, "elementwise", _INTEGERS | {torch.bool}, False),
+        (rules.REDUCTION, "reduction", frozenset({torch.float32}), False),
+        (rules.PRODUCT, "product", frozenset({torch.float32}), False),
+        (rules.ANY_DTYPE, "movement", _ANY - {torch.uint8}, False),
+        (rules.INDEXED, "movement", _ANY, True),
+        (rules.ORDER, "order", frozenset({torch.float32, torch.int32, torch.int64}), False),
+        (rules.FOURIER, "fourier", frozenset({torch.float32, torch.complex64}), False),
+        (rules.DECOMPOSITION, "decomposition", frozenset({torch.float32}), False),
     )
     return {
         f"aten::{name}": Rule(expression, kind, dtypes, mixed)

@@ -1,0 +1,102 @@
+"""Private names of torch behind torch.compile and TorchScript: rules, twins, builtins, graphs.
+
+"Expiry" says what would make an entry unnecessary; the rest is in `core`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from torchdevice._torch.core import Undo
+from torchdevice._torch.imports import when_imported
+
+# By which torch's compiler decides whether compiled code must be run without autocast. Expiry: one that asks MPS too
+# (2.13 does not, and casts a second time there).
+ANY_AUTOCAST = "torch._C._is_any_autocast_enabled"
+
+
+def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> None:
+    """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is, if it is one.
+
+    Stays for the life of the process, as the wrapper does. Expiry: torch.jit's removal.
+    """
+    from torch.jit import _builtins
+
+    table = _builtins._get_builtin_table()
+    operator = table.get(id(original))
+    if operator is not None:
+        table[id(wrapper)] = operator
+
+
+def script_graphs(made: Any) -> Iterator[Any]:
+    """The graphs of what `torch.jit.script` returned: a function's, or those of all methods of all modules.
+
+    Expiry: torch.jit's removal.
+    """
+    if isinstance(made, torch.jit.ScriptModule):
+        for module in made.modules():
+            for name in module._c._method_names():
+                yield module._c._get_method(name).graph
+    elif isinstance(made, torch.jit.ScriptFunction):
+        yield made.graph
+
+
+def inline_graph(graph: Any) -> None:
+    """Put the bodies of called functions and methods into a TorchScript graph. Expiry: torch.jit's removal."""
+    torch._C._jit_pass_inline(graph)
+
+
+def parse_schema(text: str) -> Any:
+    """An operator's schema from its text. Expiry: public access to operator schemas."""
+    return torch._C.parse_schema(text)
+
+
+def when_dynamo_is_imported(action: Callable[[], None]) -> Undo:
+    """Run `action` now if torch's compiler front end is loaded, else when it first is (importing it takes a second).
+
+    Expiry: `torch.compiler.substitute_in_graph` working without importing the compiler.
+    """
+    return when_imported("torch._dynamo", "optimize", action)
+
+
+def trace_as(wrapper: Callable[..., Any], twin: Callable[..., Any]) -> None:
+    """Make torch's compiler trace `twin` wherever it meets `wrapper`. The rules must be on the originals already."""
+    torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
+
+
+def rules_on_originals(pairs: Sequence[tuple[Callable[..., Any], Callable[..., Any]]]) -> Undo:
+    """Give torch's compiler the rules of the originals in `pairs` of (wrapper, original). Needs it to be loaded.
+
+    It looks its rules up by name, when it starts and again after `init_process_group`; if that is while torch is
+    patched, the rule for an original lands on its wrapper and has to be moved. Expiry: rules by object.
+    """
+    from torch._dynamo import trace_rules
+    from torch._dynamo.variables import PolyfilledFunctionVariable as Substituted
+
+    def move() -> None:
+        rules, substituted = trace_rules.get_torch_obj_rule_map(), Substituted._get_polyfill_handlers()
+        for wrapper, original in pairs:
+            if rules.get(wrapper, Substituted) is not Substituted:
+                rules[original] = rules.pop(wrapper)
+            if wrapper in substituted:  # by `trace_as`, before the rules were read again
+                rules[wrapper] = Substituted
+
+    def clear_and_move() -> None:
+        clear()
+        move()
+
+    def put_back() -> None:
+        trace_rules.clear_lru_cache = clear
+
+    clear = trace_rules.clear_lru_cache
+    trace_rules.clear_lru_cache = clear_and_move
+    move()
+    return put_back
+
+
+def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make torch's compiler run `function` while tracing and keep the result as a constant."""
+    return torch.compiler.assume_constant_result(function)

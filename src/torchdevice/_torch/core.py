@@ -1,0 +1,315 @@
+"""Private names and version probes of torch's core: devices, tensors, storages, data loading. Each has its reason.
+
+"Expiry" says what would make an entry unnecessary. Operators and their kernels are in `dispatcher`, process groups in
+`distributed`, torch's compiler and TorchScript in `compilers`, modules that are not imported yet in `imports`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+import torch.mps.event
+import torch.utils.data._utils.worker as _data_worker
+from torch.utils import _device as _default_device
+from torch.utils import _python_dispatch as _dispatch
+from torch.utils.data import dataloader
+
+Undo = Callable[[], None]
+
+# Bound before anything is patched: `torch.device` itself is replaced while a session is active.
+RealDevice = torch.device
+RealGenerator = torch.Generator
+RealTensor = torch.Tensor
+RealStream = torch.Stream
+RealEvent = torch.Event
+tensor_to = torch.Tensor.to  # the C method: half the cost of the operator behind it
+
+TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+# The iterator behind `for batch in loader` and the entry of worker processes have no public names.
+# Expiry: a public hook of DataLoader for moving batches and for starting workers.
+worker_loop = _data_worker._worker_loop
+WORKER_LOOP = "torch.utils.data._utils.worker._worker_loop"
+DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
+# Where `.cuda()`, `.cpu()` and `.to()` of all storages are defined. Expiry: none in sight.
+STORAGE_BASE = "torch.storage._StorageBase"
+# What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.
+REBUILD_TENSOR = "torch._utils._rebuild_tensor"
+# Which device types optimizers take with capturable=True. Expiry: no list there.
+CAPTURABLE = "torch.optim.optimizer._get_capturable_supported_devices"
+# What every way to choose among attention's kernels ends in. Expiry: a public setter for all of them.
+ATTENTION_KERNELS = "torch.nn.attention._sdpa_kernel"
+# The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
+FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
+
+
+def torch_release() -> tuple[int, ...]:
+    """The first two numbers of torch's version, for what is known of releases."""
+    return tuple(map(int, str(torch.__version__).split(".")[:2]))
+
+
+def device_types() -> tuple[str, ...]:
+    """The device types that this torch can parse, read from the message with which it refuses others.
+
+    Expiry: a public list of device types.
+    """
+    try:
+        RealDevice("unknown")
+    except RuntimeError as refusal:
+        listed = re.search(r"Expected one of (.+?) device type", str(refusal))
+        if listed:
+            return tuple(name.strip() for name in listed[1].split(","))
+    raise RuntimeError(f"torch {torch.__version__} no longer lists its device types when it refuses one")
+
+
+def default_device_functions() -> frozenset[Callable[..., Any]]:
+    """The functions that honour `torch.set_default_device`.
+
+    Calling this before patching also fills torch's cache with the original functions: filled later it would hold
+    our wrappers, and `with torch.device(...)` would no longer recognise what torch passes to it.
+    Expiry: a public list of factory functions.
+    """
+    return frozenset(_default_device._device_constructors())
+
+
+def device_schemas() -> dict[str, list[Any]]:
+    """All overloads of each public operator of which at least one has a `device` argument, by name without `aten::`.
+
+    Asking for the names that torch shows is several times faster than reading all schemas, and activation waits for it.
+    Expiry: public access to operator schemas.
+    """
+    names = dict.fromkeys((*dir(torch), *dir(RealTensor), *(f"fft_{name}" for name in dir(torch.fft))))
+    found = {}
+    for name in names:
+        schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+        if any(argument.name == "device" for schema in schemas for argument in schema.arguments):
+            found[name] = schemas
+    return found
+
+
+def has_device_context() -> bool:
+    """Whether `with torch.device(...)` or `torch.set_default_device(...)` supplies missing devices right now.
+
+    Expiry: `torch.get_default_device()` telling "nothing set" from "cpu".
+    """
+    depth = torch._C._len_torch_function_stack()
+    return depth > 0 and any(
+        isinstance(torch._C._get_function_stack_at(level), _default_device.DeviceContext) for level in range(depth)
+    )
+
+
+def lost_by_fork(kind: str) -> bool:
+    """Whether this process was forked from one that had begun to use devices of this type, which cannot be shared.
+
+    torch marks such a child at the fork, and raises at its first use of the device. Expiry: a public question.
+    """
+    asked = getattr(getattr(torch, kind, None), "_is_in_bad_fork", None)
+    return asked is not None and bool(asked())
+
+
+def cuda_devices_by_nvml() -> int | None:
+    """The number of NVIDIA GPUs that torch can use, asked without CUDA; None where only CUDA knows, or knows already.
+
+    `torch.cuda.is_available()` initialises CUDA: a script that sets CUDA_VISIBLE_DEVICES after that comes too late, and
+    its forked children have no GPU. Expiry: a public question that leaves CUDA alone and minds the driver.
+    """
+    # The flag itself: it is up in the forked child of a process that uses CUDA, too.
+    if torch.version.hip or torch.cuda.is_initialized() or torch.cuda._initialized:
+        return None
+    found = int(getattr(torch.cuda, "_device_count_nvml", lambda: -1)())
+    if found < 0:
+        return None if _has_driver() else 0
+    return found if found and _driver_runs_this_torch() else 0
+
+
+def _has_driver() -> bool:
+    """Whether CUDA has a driver to ask, where NVIDIA's management library is not there. Loading it starts nothing."""
+    if sys.platform != "linux":
+        return True
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _driver_runs_this_torch() -> bool:
+    """An older driver has GPUs that torch cannot use. NVML is there: it has just counted them."""
+    version = ctypes.c_int()
+    ask = getattr(ctypes.CDLL("libnvidia-ml.so.1"), "nvmlSystemGetCudaDriverVersion_v2", None)
+    if ask is None or ask(ctypes.byref(version)):  # too old to be asked, or it does not tell
+        return False
+    return version.value // 1000 >= int(str(torch.version.cuda).partition(".")[0])
+
+
+def forked_as_worker() -> bool:
+    """Whether this process has just been forked to be a worker of a `DataLoader`: the fork is still on the stack.
+
+    Expiry: a public hook in a worker before anything else.
+    """
+    starter = dataloader._MultiProcessingDataLoaderIter.__init__.__code__
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not starter:
+        frame = frame.f_back
+    return frame is not None
+
+
+def weights_only_cache_clear() -> None:
+    """Forget which `torch.device` class the safe unpickler allows: it caches the one it saw first.
+
+    Expiry: the cache holding names instead of objects.
+    """
+    from torch import _weights_only_unpickler
+
+    _weights_only_unpickler._get_allowed_globals.cache_clear()
+
+
+def place_storage(storage: Any, device: Any) -> Any:
+    """Put an untyped storage on a device, as `torch.load` does for its location tags.
+
+    `storage.to(device=...)` would be the obvious call, but it needs `torch.mps.device`, which does not exist.
+    Expiry: storages that move to every device by the same call.
+    """
+    if device == "cpu" or (isinstance(device, RealDevice) and device.type == "cpu"):
+        return storage if storage.device.type == "cpu" else storage.cpu()
+    tag = str(device) if isinstance(device, (RealDevice, str)) else device  # what is none, torch refuses in its words
+    return torch.serialization.default_restore_location(storage, tag)
+
+
+def untyped_of(storage: Any) -> Any:
+    """The bytes of a typed storage; the public ways to them warn. Expiry: the removal of typed storages."""
+    return storage._untyped_storage
+
+
+def legacy_tensor_types() -> Iterator[tuple[ModuleType, str]]:
+    """The legacy tensor types (`torch.FloatTensor`, `torch.cuda.FloatTensor`, …) with the modules that hold them.
+
+    Expiry: their removal.
+    """
+    for kind in sorted(torch._tensor_classes, key=str):
+        yield sys.modules[kind.__module__], kind.__name__
+
+
+# torch.utils.checkpoint keeps the random state of a device only if its module says so, and torch.mps does not: dropout
+# in the second forward would draw other numbers. Expiry: a `torch.mps` that has it, or a checkpoint that does not ask.
+INITIALIZED = "_initialized"
+
+# Operators can be watched only through a mode of torch's private module. Expiry: a public dispatch mode.
+DispatchMode = _dispatch.TorchDispatchMode
+MpsEvent = torch.mps.event.Event
+
+
+def stream_type_number(device_type: str) -> int:
+    """The number under which `torch.Stream` knows a device type. Expiry: `torch.Stream(device=...)` with an id."""
+    return int(torch._C._autograd.DeviceType.__members__[device_type.upper()].value)
+
+
+def mps_generator() -> torch.Generator:
+    """The generator that MPS operators draw from. Expiry: `torch.mps.default_generators`."""
+    return torch.mps._get_default_mps_generator()
+
+
+def mps_name() -> str:
+    """Metal's name of the device. Expiry: `torch.mps.get_device_name`."""
+    get_name = getattr(torch._C, "_mps_get_name", None)
+    return str(get_name()) if get_name is not None else ""
+
+
+def mps_core_count() -> int:
+    """The number of GPU cores. Expiry: `torch.mps.get_device_properties`."""
+    get_core_count = getattr(torch._C, "_mps_get_core_count", None)
+    return int(get_core_count()) if get_core_count is not None else 0
+
+
+def wraps_tensors(kind: type) -> bool:
+    """Whether a tensor class holds other tensors instead of memory. Expiry: none, it is how such classes are made."""
+    dispatch = getattr(kind, "__torch_dispatch__", None)
+    return dispatch is not None and dispatch is not torch._C._disabled_torch_dispatch_impl
+
+
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """A tensor's storage, or None if it has none (sparse tensors)."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # sparse, nested, functorch wrappers: torch says which
+        return None
+
+
+def held_by_autograd(tensors: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Tensors that C++ holds for these: gradients, and what the graph behind them saved for the backward pass.
+
+    What hooks have packed (checkpoints, offloading) stays packed. Expiry: memory statistics of the CPU's allocator.
+    """
+    yield from (tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None)
+    pending = {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}
+    seen: set[Any] = set()
+    while pending:
+        node = pending.pop()
+        seen.add(node)
+        pending.update(
+            following for following, _ in node.next_functions if following is not None and following not in seen
+        )
+        for name in _saved_names(node.__class__):
+            try:
+                saved = getattr(node, name)
+                given = [each.data for each in (saved if isinstance(saved, (list, tuple)) else (saved,))]
+            except RuntimeError:  # the backward pass has freed it
+                continue
+            yield from (each for each in given if isinstance(each, RealTensor))
+
+
+@functools.cache
+def _saved_names(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """The same number for all tensors that share memory. Expiry: public identity of storages."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """All memory behind a tensor as one flat tensor of bytes."""
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in an operator's result or argument."""
+    if isinstance(value, RealTensor):
+        return [value]
+    return [tensor for each in value for tensor in tensors_in(each)] if isinstance(value, (list, tuple)) else []
+
+
+def callgrind_toggle() -> None:
+    """Collect from here, or no longer. For `bench.calls` only; `torch.utils.benchmark` has no public form of it."""
+    torch._C._valgrind_toggle()
+
+
+def callgrind_dump() -> None:
+    """Stop collecting and write what was collected to a file of its own."""
+    torch._C._valgrind_toggle_and_dump_stats()
+
+
+# --- the public surface --------------------------------------------------------------------------------------------
+
+# The class of `torch.FloatTensor` and its like. Expiry: their removal.
+LEGACY_TENSOR_METACLASS = type(torch.FloatTensor)
+
+
+def overridable_functions() -> dict[str, list[str]]:
+    """Names of the functions that tensor subclasses can override, by the module that holds them."""
+    found: dict[str, list[str]] = {}
+    for holder, functions in torch.overrides.get_overridable_functions().items():
+        path = getattr(holder, "__name__", "")
+        if path.startswith("torch"):
+            found[path] = [getattr(function, "__name__", "") for function in functions]
+    return found

@@ -1,0 +1,114 @@
+"""Private names of torch.distributed that TorchDevice touches, each with its reason and expiry; the rest is in `core`.
+
+Importing this loads torch.distributed, which `import torch` has loaded already.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+# What waits for a collective, and who makes groups, meshes and launches workers. Expiry: none of them has another name.
+WORK_WAIT = "torch.distributed.Work.wait"
+LAUNCHER = "torch/distributed/run"
+# Counts processors for torchrun's `--nproc-per-node=auto`; older torch asks `os` itself, and we leave that alone.
+# Expiry: torchrun asking for devices in one place.
+CPU_COUNT = "torch._utils.cpu_count" if hasattr(torch._utils, "cpu_count") else None
+# Coalesces what is called inside; many libraries call it. Expiry: a public name.
+COALESCING = "torch.distributed.distributed_c10d._coalescing_manager"
+# Refuses SyncBatchNorm layers in modules on the CPU, and does nothing else. Expiry: kernels of theirs for the CPU.
+DDP_REFUSES_BATCH_NORM = "torch.nn.parallel.DistributedDataParallel._passing_sync_batchnorm_handle"
+
+
+def unboxed_group(boxed_group: Any) -> Any:
+    """The process group in an operator's argument. Expiry: c10d's operators taking groups by name."""
+    return dist.ProcessGroup.unbox(boxed_group)
+
+
+def unboxed_work(boxed_work: Any) -> Any:
+    """The work in an operator's result. Expiry: as above."""
+    return dist.Work.unbox(boxed_work)
+
+
+def boxed(work: Any) -> Any:
+    """A work as an operator returns it. Expiry: as above."""
+    return work.boxed()
+
+
+def number_of_reduction(boxed_reduction: Any) -> int | None:
+    """Which reduction an operator's argument is; None where this torch does not tell. Expiry: as above."""
+    return int(boxed_reduction.op()) if boxed_reduction._has_method("op") else None
+
+
+def reduction_by_number(number: int | None) -> Any:
+    """The member of `ReduceOp.RedOpType` with a number."""
+    return next(each for each in dist.ReduceOp.RedOpType.__members__.values() if int(each.value) == number)
+
+
+def backend_of(group: Any, device: torch.device) -> Any:
+    """The engine of a group for a device. Expiry: a public way from a group to its backends."""
+    return group._get_backend(device)
+
+
+def reductions() -> list[str]:
+    """The methods of process groups that take a reduction among their options. Expiry: public signatures of them."""
+    names = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "_reduce_scatter_base")
+    newer = ("reduce_scatter_tensor_coalesced", "reduce_scatter_single", "reduce_scatter_single_coalesced")
+    return [name for name in (*names, *newer) if hasattr(dist.ProcessGroup, name)]
+
+
+def group_name(group: Any) -> str:
+    """The name under which torch knows a group in this process."""
+    return str(group.group_name)
+
+
+def overriding(register: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    """Register a kernel where there is one already; torch warns of that once a process, and it is meant here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="(?s).*verriding a previously registered kernel", category=UserWarning
+        )
+        register(*args, **kwargs)
+
+
+@functools.cache
+def leave_untraced(package: str) -> None:
+    """Make torch's compiler run the functions of a package as they are, also under code that it has compiled.
+
+    Once a process: torch adds the package again at each call, and compiles all of its rules anew.
+    Expiry: kernels of operators that the compiler never looks into.
+    """
+    from torch._dynamo import trace_rules
+
+    trace_rules.add(package)
+
+
+def under_another_backend_name(function: Any, kind: Callable[[], str]) -> Any:
+    """A copy of a function of torch for which the third-party device type is the one that `kind` tells.
+
+    `SyncBatchNorm.forward` refuses tensors on devices that it does not know, with one exception: the third-party type.
+    Expiry: SyncBatchNorm asking for an operator instead of a device type.
+    """
+    import types
+
+    from_c = _Before(torch._C, {"_get_privateuse1_backend_name": kind})
+    space = {**function.__globals__, "torch": _Before(torch, {"_C": from_c})}
+    made = types.FunctionType(function.__code__, space, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+class _Before:
+    """An object that has what `extra` says, then what `behind` has."""
+
+    def __init__(self, behind: Any, extra: dict[str, Any]) -> None:
+        self.__dict__.update(extra)
+        self._behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)

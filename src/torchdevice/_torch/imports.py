@@ -1,0 +1,58 @@
+"""Acting on a module of torch (or of a library) when a program imports it, and not before. Touches no private name."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+Undo = Callable[[], None]
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Runs an action once, right after a module has been imported for the first time."""
+
+    def __init__(self, module: str, action: Callable[[], None]) -> None:
+        self._module = module
+        self._action = action
+        self._searching = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._module or self._searching:
+            return None
+        self._searching = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._searching = False
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self.remove()
+            self._action()
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def remove(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+
+def when_imported(name: str, last: str, action: Callable[[], None]) -> Undo:
+    """Run `action` now if a module is loaded (as told by a name that it defines late), else when it first is."""
+    module = sys.modules.get(name)
+    if module is not None and hasattr(module, last):
+        action()
+        return lambda: None
+    finder = _AfterImport(name, action)
+    sys.meta_path.insert(0, finder)
+    return finder.remove

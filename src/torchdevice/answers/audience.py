@@ -1,0 +1,112 @@
+"""Who is answered and who gets the truth, by the calling file, and the count of answers per place in user code."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from torchdevice._torch.compilers import constant_when_traced
+from torchdevice._torch.distributed import LAUNCHER
+from torchdevice.answers.rows import TRUTH_PACKAGES, Row
+from torchdevice.ledger import FOLD_BEYOND, Key, Ledger, Simulated, Site
+from torchdevice.translate.callers import user_frame
+from torchdevice.translate.engine import dress
+from torchdevice.translate.translator import Translator
+
+_getframe = sys._getframe
+_INSTALLED = re.compile("/(?:site|dist)-packages/")
+_UNCOUNTED: Iterator[int] = itertools.repeat(0)
+
+
+class Register:
+    """The one register of a process; `target` is the type of the device that answers."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator = translator
+        self.ledger: Ledger[Simulated] = Ledger()
+        self.places: dict[Key, Iterator[int]] = {}
+        self.target = ""
+        self._constants: list[tuple[Any, Any, Any]] = []  # wrapper, original, answer
+        self._truthful: dict[str, bool] = {}
+
+    def answers(self, row: Row, path: str, frame: FrameType) -> Iterator[int] | None:
+        """A counter of answers for this place, or None where the original is due."""
+        if not self.translator.in_force:
+            return None
+        code = frame.f_code
+        if row.truth and self._gets_truth(code.co_filename):
+            return None
+        if self.translator.roles[code.co_filename].inner:
+            return _UNCOUNTED
+        key = (id(code), frame.f_lasti, path)
+        counter = self.ledger.counter(key)
+        if counter is None:
+            record = Simulated(path, row.kind.value, self.target, Site(code.co_filename, frame.f_lineno))
+            counter = self.ledger.open(key, code, record)
+            if len(self.places) >= FOLD_BEYOND:  # the ledger lets go of code objects then: their ids may come again
+                self.places.clear()
+        self.places[key] = counter
+        return counter
+
+    def note(self, row: Row, path: str) -> None:
+        """Count an object of ours that user code makes; `path` is its class."""
+        frame = user_frame(_getframe(2), self.translator.roles)
+        counter = self.answers(row, path, frame)
+        if counter is not None:
+            next(counter)
+
+    def _gets_truth(self, filename: str) -> bool:
+        known = self._truthful.get(filename)
+        if known is None:
+            known = self._truthful[filename] = self._reads_as_truthful(filename)
+        return known
+
+    def _reads_as_truthful(self, filename: str) -> bool:
+        installed = _INSTALLED.split(filename.replace(os.sep, "/"))[-1].removesuffix(".py")
+        if installed == LAUNCHER:  # counts devices to start a worker for each, which is the user's question
+            return False
+        if any(f"{installed}/".startswith(f"{package}/") for package in TRUTH_PACKAGES):
+            return True
+        return self.translator.roles[filename].inner
+
+    def answering(self, row: Row, path: str, original: Any, answer: Any) -> Any:
+        """`original` for those who get the truth, `answer` for everybody else: the one wrapper of all rows."""
+        translator, places, answers = self.translator, self.places, self.answers
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            frame = _getframe(1)
+            counter = places.get((id(frame.f_code), frame.f_lasti, path))
+            if counter is None or translator.suspensions:
+                counter = answers(row, path, frame)
+                if counter is None:
+                    return original(*args, **kwargs)
+            next(counter)
+            return answer(*args, **kwargs)
+
+        wrapper = dress(call, original, path)
+        if row.constant:
+            self._constants.append((wrapper, original, answer))
+        return wrapper
+
+    def traced_twins(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Triples of (wrapper, original, twin) for torch's compiler, each given once. Loads the compiler."""
+        while self._constants:
+            wrapper, original, answer = self._constants.pop()
+            yield wrapper, original, self._twin(original, answer)
+
+    def _twin(self, original: Any, answer: Any) -> Any:
+        """What torch's compiler traces instead of a wrapper: no frames, the answer is a constant of the graph."""
+
+        @constant_when_traced
+        def decided(*args: Any, **kwargs: Any) -> Any:
+            return (answer if self.translator.in_force else original)(*args, **kwargs)
+
+        def twin(*args: Any, **kwargs: Any) -> Any:
+            return decided(*args, **kwargs)
+
+        return twin

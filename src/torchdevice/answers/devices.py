@@ -1,0 +1,222 @@
+"""What torch asks about devices: count, current device, properties, indices, load and temperature."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+from torchdevice._torch.core import RealDevice
+from torchdevice.answers.real import Target, system
+
+Table = dict[str, Any]
+
+# The version that user code is told while the masquerade is on, and what goes with it. 8.0 is the first capability
+# with bfloat16 and TF32 and without float8: what the targets can do.
+CUDA_VERSION, CUDNN_VERSION = "12.8", 91002
+NCCL_VERSION = (2 << 32) | (27 << 16) | 3
+CAPABILITY = (8, 0)
+ARCHITECTURES = "sm_80"
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """For calls whose effect has no meaning on the target."""
+
+
+def constant(value: Any) -> Callable[..., Any]:
+    """A function that always answers the same."""
+
+    def answer(*_: Any, **__: Any) -> Any:
+        return value
+
+    return answer
+
+
+class CudaDeviceProperties:
+    """What `torch.cuda.get_device_properties` returns: the target's figures, under the names of CUDA's fields.
+
+    What only CUDA has (warps, registers, shared memory) is that of `CAPABILITY`.
+    """
+
+    def __init__(self, target: Target, index: int) -> None:
+        found = target.describe(index)
+        self.name = found.name
+        self.major, self.minor = CAPABILITY
+        self.total_memory = found.total_memory
+        self.multi_processor_count = found.cores
+        self.max_threads_per_multi_processor = 2048
+        self.max_threads_per_block = 1024
+        self.regs_per_multiprocessor = 65536
+        self.shared_memory_per_block = 49152
+        self.shared_memory_per_block_optin = 166912
+        self.shared_memory_per_multiprocessor = 167936
+        self.warp_size = 32
+        self.L2_cache_size = found.l2_bytes
+        self.clock_rate, self.memory_clock_rate, self.memory_bus_width = found.clock_khz, found.memory_clock_khz, 0
+        self.is_integrated, self.is_multi_gpu_board = int(found.integrated), 0
+        self.gcnArchName = ""
+        self.pci_bus_id, self.pci_device_id, self.pci_domain_id = index, 0, 0
+        self.uuid = _uuid(found.name, index)
+
+    def __repr__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count}, "
+            f"uuid={self.uuid}, pci_bus_id={self.pci_bus_id}, pci_device_id={self.pci_device_id}, "
+            f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size >> 20}MB)"
+        )
+
+
+class XpuDeviceProperties:
+    """What `torch.xpu.get_device_properties` returns."""
+
+    def __init__(self, target: Target, index: int) -> None:
+        found = target.describe(index)
+        self.name = found.name
+        self.platform_name, self.vendor, self.driver_version = "TorchDevice", "TorchDevice", "0"
+        self.type, self.version = "cpu" if target.type == "cpu" else "gpu", "0"
+        self.device_id, self.architecture = index, 0
+        self.uuid = _uuid(found.name, index)
+        self.total_memory = found.total_memory
+        self.local_mem_size = 128 << 10
+        self.max_compute_units = self.gpu_eu_count = self.gpu_subslice_count = found.cores
+        self.max_work_group_size, self.max_num_sub_groups, self.sub_group_sizes = 1024, 64, [16, 32]
+        self.has_fp16 = self.has_atomic64 = self.has_bfloat16_conversions = True
+        self.has_fp64 = target.type != "mps"
+        self.has_subgroup_matrix_multiply_accumulate = self.has_subgroup_2d_block_io = False
+        self.has_subgroup_matrix_multiply_accumulate_tensor_float32 = False
+
+    def __repr__(self) -> str:
+        return (
+            f"_XpuDeviceProperties(name='{self.name}', platform_name='{self.platform_name}', type='{self.type}', "
+            f"device_id=0x{self.device_id:X}, uuid={self.uuid}, driver_version='{self.driver_version}', "
+            f"total_memory={self.total_memory >> 20}MB, max_compute_units={self.max_compute_units})"
+        )
+
+
+PROPERTIES = {"cuda": CudaDeviceProperties, "xpu": XpuDeviceProperties}
+
+
+def _uuid(name: str, index: int) -> str:
+    """The same for the same device in every run, as a real one."""
+    return f"00000000-0000-0000-{zlib.crc32(name.encode()) & 0xFFFF:04x}-{index:012d}"
+
+
+def fold(index: int, count: int, current: int) -> int:
+    """An index that the target does not have means the current device, as in the policy."""
+    return index if index < count else current
+
+
+def index_reader(target: Target) -> Callable[..., int]:
+    """`_get_device_index` for the namespace's functions: any accelerator type means the target's device."""
+
+    def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+        if isinstance(device, str):
+            device = RealDevice(device)
+        if isinstance(device, RealDevice):
+            device = device.index
+            optional = True
+        if device is None:
+            if not optional:
+                raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
+            return target.current()
+        if optional and isinstance(device, Integral) and not isinstance(device, int):
+            return target.current()  # torch overlooks NumPy's integers there
+        if isinstance(device, bool) or not isinstance(device, int):
+            raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+        return fold(device, target.count, target.current())
+
+    return _get_device_index
+
+
+def device_functions(kind: str, target: Target) -> Table:
+    """The C functions on devices."""
+
+    def exchange(index: int) -> int:
+        former = target.current()
+        if index >= 0:
+            target.select(index)
+        return former
+
+    def get_properties(index: int) -> Any:
+        return PROPERTIES[kind](target, index)
+
+    debug_mode = [0]
+
+    def set_sync_debug_mode(mode: int) -> None:
+        debug_mode[0] = mode
+
+    return {
+        f"_{kind}_init": nothing,
+        f"_{kind}_getDeviceCount": target.visible,
+        f"_{kind}_getDevice": target.current,
+        f"_{kind}_setDevice": target.select,
+        f"_{kind}_exchangeDevice": exchange,
+        f"_{kind}_maybeExchangeDevice": exchange,
+        f"_{kind}_isInBadFork": constant(False),
+        f"_{kind}_canDeviceAccessPeer": lambda device, peer: device != peer and target.count > 1,
+        f"_{kind}_synchronize": lambda *_: target.synchronize(),
+        f"_{kind}_sleep": nothing,
+        f"_{kind}_ipc_collect": nothing,
+        f"_{kind}_set_sync_debug_mode": set_sync_debug_mode,
+        f"_{kind}_get_sync_debug_mode": lambda: debug_mode[0],
+        f"_{kind}_getDeviceProperties": get_properties,
+        f"_{kind}_getArchFlags": constant(ARCHITECTURES if kind == "cuda" else ""),
+        f"_{kind}_getCompiledVersion": constant(12080),
+        f"_{kind}_getCurrentBlasHandle": constant(0),
+        f"_{kind}_getCurrentSolverHandle": constant(0),
+    }
+
+
+def device_globals(kind: str, target: Target, table: Table) -> Table:
+    """Names of the namespace's modules that torch fills at import or at the first use of the device."""
+    return {
+        "_get_device_index": index_reader(target),
+        "_lazy_init": nothing,
+        "_initialized": True,
+        "device_count": target.visible,
+        "_is_in_bad_fork": constant(False),
+        "_is_compiled": constant(True),
+        "_exchange_device": table[f"_{kind}_exchangeDevice"],
+        "_maybe_exchange_device": table[f"_{kind}_maybeExchangeDevice"],
+        "_get_device_properties": table[f"_{kind}_getDeviceProperties"],
+    }
+
+
+def functions(target: Target) -> Table:
+    """The namespace's functions over NVML and its kin, answered by psutil and by the target's own figures."""
+    read_index = index_reader(target)
+
+    def utilization(device: Any = None) -> int:
+        return round(system().cpu_percent(interval=None))
+
+    def memory_usage(device: Any = None) -> int:
+        free, total = target.free_and_total(read_index(device, optional=True))
+        return round(100 * (total - free) / total)
+
+    def device_memory_used(device: Any = None) -> int:
+        free, total = target.free_and_total(read_index(device, optional=True))
+        return total - free
+
+    def temperature(device: Any = None) -> int:
+        """Degrees Celsius of the hottest sensor; 0 where the system shows none."""
+        sensors = system().sensors_temperatures() if hasattr(system(), "sensors_temperatures") else {}
+        return round(max((each.current for group in sensors.values() for each in group), default=0))
+
+    def power_draw(device: Any = None) -> int:
+        """Milliwatts; no portable source knows them."""
+        return 0
+
+    def clock_rate(device: Any = None) -> int:
+        """MHz."""
+        return target.describe(read_index(device, optional=True)).clock_khz // 1000
+
+    def list_gpu_processes(device: Any = None) -> str:
+        index = read_index(device, optional=True)
+        held = target.reserved(index) / (1 << 20)
+        return f"GPU:{index}\nprocess {os.getpid():>10d} uses {held:>12.3f} MB GPU memory"
+
+    named = (utilization, memory_usage, device_memory_used, temperature, power_draw, clock_rate, list_gpu_processes)
+    return {function.__name__: function for function in named}

@@ -1,0 +1,149 @@
+"""CUDA graphs: capture runs the operators once and notes them, replay runs them again on the same tensors.
+
+As on CUDA, capture leaves no trace in tensors that existed before: what was written to them is put back at its end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchdevice._torch import core, dispatcher
+from torchdevice.answers.devices import Table
+from torchdevice.errors import CudaOnlyError, explain_error
+
+_pools = itertools.count(1)
+_capture = threading.local()
+
+
+class Recorder(core.DispatchMode):
+    """Sees every operator below autograd; keeps those that compute or write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], list[torch.Tensor]]] = []
+        self._made: set[int] = set()
+        self._held: list[Any] = []
+        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._kept: set[int] = set()
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        effects = dispatcher.effects_of(op)
+        for tensor in effects.written(args, kwargs):
+            self._keep(tensor)
+        result = op(*args, **kwargs)
+        if effects.is_view:
+            return result
+        fresh = [] if effects.writes else core.tensors_in(result)
+        self.steps.append((op, args, kwargs, fresh))
+        for tensor in fresh:
+            self._made.add(core.storage_key(tensor))
+            self._held.append(tensor)
+        return result
+
+    def _keep(self, tensor: torch.Tensor) -> None:
+        key = core.storage_key(tensor)
+        if key not in self._made and key not in self._kept:
+            self._kept.add(key)
+            whole = core.whole_storage(tensor)
+            self._before.append((whole, whole.clone()))
+
+    def finish(self) -> None:
+        """Put back what was there before the capture."""
+        for tensor, before in self._before:
+            tensor.copy_(before)
+        self._before.clear()
+
+    def replay(self) -> None:
+        """Run every step again; what a step makes goes into the tensors that it made the first time."""
+        with torch.no_grad():
+            for op, args, kwargs, made in self.steps:
+                result = op(*args, **kwargs)
+                for static, new in zip(made, core.tensors_in(result), strict=bool(made)) if made else ():
+                    static.copy_(new)
+
+
+def graph_base(label: str, note: Callable[[], None]) -> type:
+    """What torch's `CUDAGraph` or `XPUGraph` is rebuilt on."""
+
+    class GraphBase:
+        def __new__(cls, keep_graph: bool = False) -> Any:
+            note()
+            graph = object.__new__(cls)
+            graph._recorder, graph._pool, graph._ended = None, (0, next(_pools)), False
+            return graph
+
+        _recorder: Recorder | None
+        _pool: tuple[int, int]
+        _ended: bool
+
+        def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+            if capturing():
+                raise RuntimeError(f"{label}: a capture is underway already; captures cannot be nested.")
+            self._recorder, self._ended = Recorder(), False
+            if pool is not None:
+                self._pool = pool
+            self._recorder.__enter__()
+            _capture.recorder = self._recorder
+
+        def capture_end(self) -> None:
+            if self._recorder is None or self._ended:
+                raise RuntimeError(f"{label}::capture_end without a preceding capture_begin.")
+            _capture.recorder = None
+            self._recorder.__exit__(None, None, None)
+            self._recorder.finish()
+            self._ended = True
+
+        def instantiate(self) -> None:
+            """Nothing to build: steps run as they are."""
+
+        def replay(self) -> None:
+            if self._recorder is None or not self._ended:
+                raise RuntimeError(f"Called {label}::replay without a preceding successful capture.")
+            self._recorder.replay()
+
+        def reset(self) -> None:
+            self._recorder, self._ended = None, False
+
+        def pool(self) -> tuple[int, int]:
+            return self._pool
+
+        def register_generator_state(self, generator: torch.Generator) -> None:
+            """Replays draw from the target's generator as it goes on."""
+
+        def enable_debug_mode(self) -> None:
+            """`debug_dump` needs no preparation."""
+
+        def debug_dump(self, path: str) -> None:
+            steps = self._recorder.steps if self._recorder is not None else []
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(f"{op}\n" for op, *_ in steps)
+
+        def raw_cuda_graph(self) -> int:
+            raise CudaOnlyError(
+                explain_error(
+                    f"the raw graph behind torch.cuda.{label} was asked for",
+                    "this graph is a list of operators: there is no cudaGraph_t",
+                    "use capture and replay, which work, or run on a CUDA device",
+                )
+            )
+
+        raw_cuda_graph_exec = raw_xpu_graph = raw_xpu_graph_exec = raw_cuda_graph
+
+    return GraphBase
+
+
+def capturing() -> bool:
+    """Whether this thread is between capture_begin and capture_end."""
+    return getattr(_capture, "recorder", None) is not None
+
+
+def graph_functions(kind: str) -> Table:
+    """The C functions on graphs."""
+    pool = "_graph_pool_handle" if kind == "cuda" else "_xpu_graph_pool_handle"
+    return {f"_{kind}_isCurrentStreamCapturing": capturing, pool: lambda: (0, next(_pools))}

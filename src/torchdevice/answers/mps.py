@@ -1,0 +1,79 @@
+"""torch.mps on a machine without Metal: the C functions under its Python code, answered by the target."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from torchdevice.answers.devices import Table, constant, nothing
+from torchdevice.answers.real import Target
+from torchdevice.answers.streams import EventError
+
+
+class _Events:
+    """Metal's events are numbers to torch: here each stands for a clock of the target."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._numbers = itertools.count(1)
+        self._clocks: dict[int, Any] = {}
+        self._recorded: set[int] = set()
+
+    def acquire(self, timing: bool) -> int:
+        number = next(self._numbers)
+        self._clocks[number] = self._target.clock(timing)
+        return number
+
+    def release(self, number: int) -> None:
+        self._clocks.pop(number, None)
+        self._recorded.discard(number)
+
+    def record(self, number: int) -> None:
+        self._clocks[number].record(None)
+        self._recorded.add(number)
+
+    def wait(self, number: int) -> None:
+        self._clocks[number].wait(None)
+
+    def query(self, number: int) -> bool:
+        return bool(self._clocks[number].query())
+
+    def synchronize(self, number: int) -> None:
+        self._clocks[number].synchronize()
+
+    def elapsed(self, start: int, end: int) -> float:
+        if not {start, end} <= self._recorded:
+            raise EventError("Both events must be recorded before calculating elapsed time.")
+        return float(self._clocks[start].milliseconds_to(self._clocks[end]))
+
+
+def functions(target: Target) -> Table:
+    """The C functions of torch.mps."""
+    events = _Events(target)
+    return {
+        "_has_mps": True,
+        "_mps_is_available": constant(True),
+        "_mps_get_default_generator": lambda: target.generator(0),
+        "_mps_deviceSynchronize": target.synchronize,
+        "_mps_emptyCache": target.empty_cache,
+        "_mps_setMemoryFraction": lambda fraction: target.set_fraction(fraction, 0),
+        "_mps_currentAllocatedMemory": lambda: target.allocated(target.current()),
+        "_mps_driverAllocatedMemory": lambda: target.reserved(target.current()),
+        "_mps_recommendedMaxMemory": lambda: target.describe(target.current()).total_memory,
+        "_mps_acquireEvent": events.acquire,
+        "_mps_releaseEvent": events.release,
+        "_mps_recordEvent": events.record,
+        "_mps_waitForEvent": events.wait,
+        "_mps_queryEvent": events.query,
+        "_mps_synchronizeEvent": events.synchronize,
+        "_mps_elapsedTimeOfEvents": events.elapsed,
+        "_mps_profilerStartTrace": nothing,
+        "_mps_profilerStopTrace": nothing,
+        "_mps_isCapturing": constant(False),
+        "_mps_isCaptureEnabled": constant(False),
+    }
+
+
+def names(target: Target) -> Table:
+    """Names of torch.mps's modules that are not functions of C; the generator is taken at the first use."""
+    return {"_default_mps_generator": None, "device_count": constant(1)}

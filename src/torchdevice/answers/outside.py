@@ -1,0 +1,300 @@
+"""Names outside the namespaces that CUDA code uses with them: versions, flags, autocast's state, profilers, helpers.
+
+The rows are `NEIGHBOURS`; each names an adapter of this file. Settings that torch keeps in every build need no row:
+`torch.backends.cudnn.benchmark`, `torch.backends.cuda.matmul.allow_tf32`, the choice of attention kernels.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torchdevice._torch.core import RealDevice
+from torchdevice.answers import devices, parallel
+from torchdevice.answers.audience import Register
+from torchdevice.answers.rows import Kind, Row
+from torchdevice.errors import CudaOnlyError, explain_error
+from torchdevice.translate.engine import Replacement, dress
+
+_getframe = sys._getframe
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A path, how it is answered, and in words what. `adapter(original, path, row, register)` makes the replacement."""
+
+    path: str
+    kind: Kind
+    answer: str
+    adapter: Callable[..., Any]
+    truth: bool = False
+    constant: bool = False
+
+
+Later = tuple[tuple[str, str, tuple[Neighbour, ...]], ...]
+
+
+def answering(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An adapter: `function` answers instead of the original."""
+
+    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+        return register.answering(row, path, original, function)
+
+    return adapt
+
+
+def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An adapter: `function` answers where the target is one device, torch's own where there are several."""
+
+    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            host = register.translator.host
+            if host.count > 1:
+                return original(*args, **kwargs)
+            return function(RealDevice(host.type) if host.type == "cpu" else RealDevice(host.type, 0), *args, **kwargs)
+
+        return register.answering(row, path, original, answer)
+
+    return adapt
+
+
+def constant(value: Any) -> Callable[..., Any]:
+    """An adapter for a module's attribute: this value, unless torch has one of its own."""
+
+    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+        return value if original is None else original
+
+    return adapt
+
+
+def autocast_state(position: int) -> Callable[..., Any]:
+    """An adapter for functions that ask or set autocast's state of a device type, by default `cuda`.
+
+    `position` of the device type; -1 for functions whose name says the type (`get_autocast_gpu_dtype`).
+    """
+
+    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+        asks = "enabled" if "enabled" in path else "dtype"
+        read = path.rpartition(".")[2].startswith(("is_", "get_"))
+        act = getattr(
+            torch, f"{'is' if asks == 'enabled' else 'get'}_autocast_{asks}" if read else f"set_autocast_{asks}"
+        )
+        enabled = torch.is_autocast_enabled
+
+        def answer(*args: Any) -> Any:
+            target = register.target
+            asked = args[position] if 0 <= position < len(args) and isinstance(args[position], str) else "cuda"
+            rest = tuple(value for value in args if not isinstance(value, str))
+            if asked in ("cpu", target):
+                return act(asked, *rest)
+            if not read:
+                act(asked, *rest)  # the dtype that a later `autocast("cuda")` without one takes over
+                return act(target, *rest)
+            if asks == "dtype" and not enabled(target):
+                return act(asked)
+            return act(target)
+
+        return register.answering(row, path, original, answer)
+
+    return adapt
+
+
+def cuda_activity(original: Any, path: str, row: Row, register: Register) -> Any:
+    """`torch.profiler.profile(activities=[CUDA])`: CUDA's work runs here, so the CPU is profiled too."""
+    parameters = list(inspect.signature(original).parameters)
+    position = parameters.index("activities") if "activities" in parameters else sys.maxsize
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if register.translator.in_force:
+            activities = kwargs.get("activities")
+            if activities is not None:
+                kwargs["activities"] = {*activities, torch.profiler.ProfilerActivity.CPU}
+            elif len(args) > position - 1 and args[position - 1] is not None:
+                wanted = {*args[position - 1], torch.profiler.ProfilerActivity.CPU}
+                args = (*args[: position - 1], wanted, *args[position:])
+        original(self, *args, **kwargs)
+
+    return dress(__init__, original, path)
+
+
+def quiet(result: Callable[[Any], Any]) -> Callable[..., Any]:
+    """An adapter for a method that has nothing to do here."""
+
+    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not register.translator.in_force:
+                return original(self, *args, **kwargs)
+            return result(self)
+
+        return dress(method, original, path)
+
+    return adapt
+
+
+def refusing_cuda_sources(original: Any, path: str, row: Row, register: Register) -> Any:
+    """Building an extension: CUDA sources cannot be compiled for the target, C++ ones can."""
+
+    def build(*args: Any, **kwargs: Any) -> Any:
+        texts = [each for value in (*args, *kwargs.values()) for each in _strings(value)]
+        asked = "CUDAExtension" in path or any(text.endswith((".cu", ".cuh")) for text in texts)
+        asked = asked or bool(kwargs.get("cuda_sources")) or bool(kwargs.get("with_cuda"))
+        if not (asked and register.translator.in_force):
+            return original(*args, **kwargs)
+        register.note(row, path)
+        raise CudaOnlyError(
+            explain_error(
+                f"{path} was asked to build CUDA sources",
+                f"the device here is {register.target}, which cannot run them",
+                "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
+            )
+        )
+
+    return dress(build, original, path)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _strings(each)
+
+
+class PlanCaches:
+    """`torch.backends.cuda.cufft_plan_cache`: a cache of FFT plans that is always empty; its limit is kept."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.max_size = 4096
+
+    def __getitem__(self, asked: Any) -> PlanCaches:
+        return self
+
+    def clear(self) -> None:
+        self.size = 0
+
+
+def plan_caches(original: Any, path: str, row: Row, register: Register) -> Any:
+    """An adapter: one cache for all devices."""
+    return PlanCaches()
+
+
+def preferred_library(original: Any, path: str, row: Row, register: Register) -> Any:
+    """An adapter for the choice of a library of CUDA's: kept and given back, although torch was built without it."""
+    kept: list[Any] = []
+
+    def choose(backend: Any = None) -> Any:
+        if backend is None:
+            return kept[0] if kept else original()
+        choices = {name.lower(): choice for name, choice in type(original()).__members__.items()}
+        try:
+            chosen = original(backend)
+        except RuntimeError:
+            chosen = choices.get(backend.lower()) if isinstance(backend, str) else backend
+            if chosen not in choices.values():
+                raise
+        kept[:] = [chosen]
+        return chosen
+
+    return register.answering(row, path, original, choose)
+
+
+def _workspace(size: int) -> Callable[..., int]:
+    kept = [size]
+
+    def workspace_size(size: int | None = None, backend: Any = None) -> int:
+        if size is not None:
+            kept[0] = size
+        return kept[0]
+
+    return workspace_size
+
+
+S, N, U, M = Kind.SIMULATED, Kind.NO_OP, Kind.UNSUPPORTED, Kind.MAPPED
+_BACKEND = "torch.backends."
+_STATE = "the target's autocast state"
+_ONE = "; torch's own with several devices"
+
+NEIGHBOURS = (
+    Neighbour("torch.version.cuda", S, f"`{devices.CUDA_VERSION}`", constant(devices.CUDA_VERSION)),
+    Neighbour(f"{_BACKEND}cuda.is_built", S, "`True`", answering(devices.constant(True)), truth=True),
+    Neighbour(f"{_BACKEND}cudnn.is_available", S, "`True`", answering(devices.constant(True)), truth=True),
+    Neighbour(
+        f"{_BACKEND}cudnn.version",
+        S,
+        f"`{devices.CUDNN_VERSION}`",
+        answering(devices.constant(devices.CUDNN_VERSION)),
+        truth=True,
+    ),
+    Neighbour(f"{_BACKEND}cuda.cufft_plan_cache", S, "an empty cache whose limit is kept", plan_caches),
+    Neighbour(f"{_BACKEND}cuda.cublas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
+    Neighbour(f"{_BACKEND}cuda.cublaslt_workspace_size", S, "kept and given back", answering(_workspace(1048576))),
+    Neighbour(f"{_BACKEND}cuda.blas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
+    Neighbour(f"{_BACKEND}cuda.preferred_linalg_library", S, "kept and given back", preferred_library, truth=True),
+    Neighbour(f"{_BACKEND}cuda.preferred_blas_library", S, "kept and given back", preferred_library, truth=True),
+    Neighbour("torch.is_autocast_enabled", M, _STATE, autocast_state(0), truth=True, constant=True),
+    Neighbour("torch.get_autocast_dtype", M, _STATE, autocast_state(0), truth=True, constant=True),
+    Neighbour("torch.get_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True, constant=True),
+    Neighbour("torch.set_autocast_enabled", M, _STATE, autocast_state(0), truth=True),
+    Neighbour("torch.set_autocast_dtype", M, _STATE, autocast_state(0), truth=True),
+    Neighbour("torch.set_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True),
+    Neighbour("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
+    Neighbour("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
+    Neighbour("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
+    Neighbour("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(parallel.scatter)),
+    Neighbour("torch.nn.parallel.gather", S, f"joined on the target{_ONE}", on_one_device(parallel.gather)),
+    Neighbour("torch.nn.parallel.replicate", S, f"the module itself{_ONE}", on_one_device(parallel.replicate)),
+    Neighbour(
+        "torch.nn.parallel.parallel_apply", S, f"one after the other{_ONE}", on_one_device(parallel.parallel_apply)
+    ),
+    Neighbour(
+        "torch.nn.parallel.data_parallel", S, f"the module on all inputs{_ONE}", on_one_device(parallel.data_parallel)
+    ),
+    Neighbour(
+        "torch.nn.parallel.DataParallel.__init__",
+        S,
+        f"as with one GPU{_ONE}",
+        on_one_device(parallel.data_parallel_init),
+    ),
+)
+
+EXTENSIONS = "torch.utils.cpp_extension"
+BUILDERS = tuple(
+    Neighbour(f"{EXTENSIONS}.{name}", U, "raises `CudaOnlyError` for CUDA sources", refusing_cuda_sources)
+    for name in ("CUDAExtension", "load", "load_inline")
+)
+
+# Applied when a module is imported (its name, a name that it defines, the rows): loading it takes longer than we do.
+LATER: Later = ((EXTENSIONS, "load_inline", BUILDERS),)
+
+
+def replacements(rows: tuple[Neighbour, ...], register: Register, resolve: Callable[[str], Any]) -> list[Replacement]:
+    """The rows for names that this torch has; `resolve` finds an object by its path."""
+    made = []
+    for row in rows:
+        holder, _, name = row.path.rpartition(".")
+        owner = resolve(holder)
+        if not hasattr(owner, name):
+            continue
+        original = getattr(owner, name)
+        value = row.adapter(
+            original, row.path, Row(row.path, row.kind, row.answer, row.truth, constant=row.constant), register
+        )
+        made.append(Replacement(row.path, owner, name, value))
+        made += [
+            Replacement(f"{path}.{name}", module, name, value) for path, module in _holding(original, name, holder)
+        ]
+    return made
+
+
+def _holding(value: Any, name: str, package: str) -> list[tuple[str, Any]]:
+    """The modules of a package that hold a function of it too: where it is defined, and who imported it from there."""
+    if package not in sys.modules or not inspect.isfunction(value):
+        return []
+    inside = [(path, module) for path, module in sys.modules.items() if path.startswith(f"{package}.")]
+    return [(path, module) for path, module in inside if package != "torch" and vars(module).get(name) is value]

@@ -1,0 +1,514 @@
+"""The devices that exist (CPU, MPS, and those with a module shaped like torch.cuda) behind the answers of a namespace.
+
+Each class gives figures in bytes, indices, generators and clocks. The functions of torch._C that use them are in
+`devices`, `memory`, `streams`. Devices that keep no memory figures get them here: what tensors hold is counted when
+somebody asks; the peak comes from the operating system on the CPU and from a sampling thread elsewhere, which the first
+question starts.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from torchdevice._torch import core
+from torchdevice.config import visible_devices
+from torchdevice.policy.hosts import Host
+
+SAMPLE_SECONDS = 0.01
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+
+
+class Peak(Protocol):
+    """The most that was held since the last reset; `now` is the figure of this moment."""
+
+    def allocated(self, now: int) -> int: ...
+    def reserved(self, now: int) -> int: ...
+    def reset(self, now: int) -> None: ...
+
+
+def tensor_bytes(device_type: str) -> int:
+    """Bytes of the storages of all tensors of a device type that Python or the autograd graph holds, each once."""
+    kinds = _tensor_classes()
+    seen: dict[int, int] = {}
+    known = [candidate for candidate in gc.get_objects() if type(candidate) in kinds]
+    for tensor in (*known, *core.held_by_autograd(known)):
+        storage = core.storage_of(tensor) if tensor.device.type == device_type else None
+        if storage is not None:
+            seen[storage.data_ptr()] = storage.nbytes()  # an empty storage has no address and no bytes
+    return sum(seen.values())
+
+
+def _tensor_classes() -> frozenset[type]:
+    """torch.Tensor and its subclasses, without those that wrap other tensors (fake, functional: no memory)."""
+    found: set[type] = set()
+    pending: list[type] = [core.RealTensor]
+    while pending:
+        kind = pending.pop()
+        if kind not in found and not core.wraps_tensors(kind):
+            found.add(kind)
+            pending.extend(type.__subclasses__(kind))
+    return frozenset(found)
+
+
+class ProcessMemory:
+    """The process as the operating system sees it: the kernel keeps its peak, at no cost to us."""
+
+    def __init__(self) -> None:
+        self._start = _resident()
+        self._at_reset = (self._start, 0)  # resident bytes and tensors' bytes
+        self._seen = 0
+
+    def grown(self) -> int:
+        """What the process holds from the system beyond what it held at the start."""
+        return max(0, _resident() - self._start)
+
+    def allocated(self, now: int) -> int:
+        """What tensors held at the reset, and what the process grew by at its highest since."""
+        resident, held = self._at_reset
+        self._seen = max(self._seen, now, held + max(0, _high_water() - resident))
+        return self._seen
+
+    def reserved(self, now: int) -> int:
+        return max(now, _high_water() - self._start)
+
+    def reset(self, now: int) -> None:
+        """Begin anew from here, if the kernel can (Linux): else only figures of moments when somebody asked count."""
+        _clear_high_water()
+        self._at_reset = (_high_water(), now)
+        self._seen = now
+
+
+def _status(field: str) -> int | None:
+    """A figure of /proc/self/status in bytes; None where there is no such file."""
+    if not _STATUS.exists():
+        return None
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) << 10
+    return None
+
+
+def _resident() -> int:
+    found = _status("VmRSS:")
+    if found is None:
+        import psutil  # takes longer to import than everything else here
+
+        found = psutil.Process().memory_info().rss
+    return found
+
+
+def _high_water() -> int:
+    found = _status("VmHWM:")
+    return _resident() if found is None else found
+
+
+def _clear_high_water() -> None:
+    try:
+        _CLEAR.write_text("5")  # "reset the peak resident set size", see proc(5)
+    except OSError:  # no such file (macOS), or a sandbox that does not allow it
+        return
+
+
+class SampledPeak:
+    """The most that was seen: at every question, and every few milliseconds in between once somebody has asked."""
+
+    def __init__(self, allocated: Callable[[], int], reserved: Callable[[], int]) -> None:
+        self._read = (allocated, reserved)
+        self._most = [0, reserved()]
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def allocated(self, now: int) -> int:
+        self._sample(now)
+        return self._most[0]
+
+    def reserved(self, now: int) -> int:
+        self._sample(reserved=now)
+        return self._most[1]
+
+    def reset(self, now: int) -> None:
+        self._most = [now, self._read[1]()]
+        self._start()
+
+    def _sample(self, allocated: int = 0, reserved: int = 0) -> None:
+        self._start()
+        self._most = [max(self._most[0], allocated), max(self._most[1], reserved)]
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._watch, name="torchdevice-memory", daemon=True)
+                self._thread.start()
+
+    def _watch(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(SAMPLE_SECONDS):
+            self._most = [max(most, read()) for most, read in zip(self._most, self._read, strict=True)]
+
+
+@functools.cache
+def sampled_peak(allocated: Callable[[], int], reserved: Callable[[], int]) -> SampledPeak:
+    """The sampler of these readings: one a process."""
+    return SampledPeak(allocated, reserved)
+
+
+process_memory = ProcessMemory()
+
+
+@dataclass(frozen=True)
+class Description:
+    """A device in the figures that all namespaces' properties are made of."""
+
+    name: str
+    total_memory: int
+    cores: int
+    clock_khz: int = 0
+    memory_clock_khz: int = 0
+    l2_bytes: int = 0
+    integrated: bool = True
+
+
+@functools.cache
+def system() -> Any:
+    """psutil, imported by the first question: importing it takes longer than an activation should."""
+    import psutil
+
+    return psutil
+
+
+class Clock(Protocol):
+    """A point in the device's work: recorded, waited for, and told apart in milliseconds."""
+
+    def record(self, stream: Any) -> None: ...
+    def query(self) -> bool: ...
+    def synchronize(self) -> None: ...
+    def wait(self, stream: Any) -> None: ...
+    def milliseconds_to(self, end: Any) -> float: ...
+
+
+class Target:
+    """The part that all devices share: one device, whose work is in order, with the host's memory behind it."""
+
+    native_streams = False
+
+    def __init__(self, host: Host, count: int) -> None:
+        self.type = host.type
+        self.count = count
+        self.module: Any = getattr(torch, host.type, None)
+        self._fraction = [1.0] * count
+        self._chosen = threading.local()
+        self.ooms = 0
+
+    def visible(self) -> int:
+        """How many devices code is told of at the moment."""
+        return visible_devices(self.count)
+
+    def current(self) -> int:
+        return getattr(self._chosen, "index", 0)
+
+    def device(self) -> torch.device:
+        """The current device as torch knows it: the CPU has no number, and where there is one device it is 0."""
+        return core.RealDevice(self.type) if self.type == "cpu" else core.RealDevice(self.type, 0)
+
+    def select(self, index: int) -> None:
+        """Make a device current, in this thread: all of them are the one device, but code reads its choice back."""
+        self._chosen.index = index
+
+    def synchronize(self) -> None:
+        """Wait until the device has done what it was given."""
+
+    def describe(self, index: int) -> Description:
+        raise NotImplementedError
+
+    def allocated(self, index: int) -> int:
+        raise NotImplementedError
+
+    def reserved(self, index: int) -> int:
+        raise NotImplementedError
+
+    def peak(self, index: int) -> Peak:
+        raise NotImplementedError
+
+    def free_and_total(self, index: int) -> tuple[int, int]:
+        total = self.describe(index).total_memory
+        return max(0, min(system().virtual_memory().available, total - self.reserved(index))), total
+
+    def empty_cache(self) -> None:
+        """Give cached blocks back; the CPU's allocator keeps none."""
+
+    def set_fraction(self, fraction: float, index: int) -> None:
+        self._fraction[index] = fraction
+
+    def fraction(self, index: int) -> float:
+        return self._fraction[index]
+
+    def initialised(self) -> bool:
+        """Whether asking for more than a count leaves the device as it is."""
+        return True
+
+    def generator(self, index: int) -> torch.Generator:
+        return torch.default_generator
+
+    def clock(self, timing: bool) -> Clock:
+        return HostClock()
+
+
+class HostClock:
+    """On the CPU work is done when the call returns, so the host's clock is the device's."""
+
+    def __init__(self) -> None:
+        self._ns = 0
+
+    def record(self, stream: Any) -> None:
+        self._ns = time.perf_counter_ns()
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """Done already."""
+
+    def wait(self, stream: Any) -> None:
+        """Done already."""
+
+    def milliseconds_to(self, end: HostClock) -> float:
+        return (end._ns - self._ns) / 1e6
+
+
+class Cpu(Target):
+    """The processor: figures from the operating system and from our own count of tensors."""
+
+    @functools.cache  # noqa: B019 - one object a process
+    def describe(self, index: int) -> Description:
+        frequency = system().cpu_freq() if hasattr(system(), "cpu_freq") else None
+        mhz = (frequency.max or frequency.current) if frequency is not None else 0
+        return Description(
+            name=_processor_name(),
+            total_memory=system().virtual_memory().total,
+            cores=system().cpu_count(logical=False) or os.cpu_count() or 1,
+            clock_khz=int(mhz * 1000),
+            l2_bytes=_l2_bytes(),
+        )
+
+    def allocated(self, index: int) -> int:
+        return tensor_bytes("cpu")
+
+    def reserved(self, index: int) -> int:
+        return process_memory.grown()
+
+    def peak(self, index: int) -> Peak:
+        return process_memory
+
+    def free_and_total(self, index: int) -> tuple[int, int]:
+        memory = system().virtual_memory()
+        return memory.available, memory.total
+
+
+class Mps(Target):
+    """Apple's GPU: one device, one stream that matters, memory shared with the host."""
+
+    def synchronize(self) -> None:
+        self.module.synchronize()
+
+    @functools.cache  # noqa: B019
+    def describe(self, index: int) -> Description:
+        return Description(
+            name=core.mps_name() or f"Apple GPU ({_processor_name()})",
+            total_memory=self.module.recommended_max_memory() or system().virtual_memory().total,
+            cores=core.mps_core_count() or 1,
+        )
+
+    def _allocated(self) -> int:
+        return int(self.module.current_allocated_memory())
+
+    def _reserved(self) -> int:
+        return int(self.module.driver_allocated_memory())
+
+    def allocated(self, index: int) -> int:
+        return self._allocated()
+
+    def reserved(self, index: int) -> int:
+        return self._reserved()
+
+    def peak(self, index: int) -> Peak:
+        return sampled_peak(self._allocated, self._reserved)
+
+    def empty_cache(self) -> None:
+        self.module.empty_cache()
+
+    def set_fraction(self, fraction: float, index: int) -> None:
+        super().set_fraction(fraction, index)
+        self.module.set_per_process_memory_fraction(float(fraction))
+
+    def generator(self, index: int) -> torch.Generator:
+        return core.mps_generator()
+
+    def clock(self, timing: bool) -> Clock:
+        return _MpsClock(timing)
+
+
+class _MpsClock:
+    """Metal's own event; its times are the GPU's."""
+
+    def __init__(self, timing: bool) -> None:
+        self._event = core.MpsEvent(timing)
+
+    def record(self, stream: Any) -> None:
+        self._event.record()
+
+    def query(self) -> bool:
+        return bool(self._event.query())
+
+    def synchronize(self) -> None:
+        self._event.synchronize()
+
+    def wait(self, stream: Any) -> None:
+        self._event.wait()
+
+    def milliseconds_to(self, end: _MpsClock) -> float:
+        # Metal knows the times when the work is done; without waiting it would count work that is still queued.
+        self._event.synchronize()
+        end._event.synchronize()
+        return float(self._event.elapsed_time(end._event))
+
+
+class Native(Target):
+    """A device whose torch module is shaped as torch.cuda is (xpu, and cuda itself): asked by the same names."""
+
+    native_streams = True
+
+    def visible(self) -> int:
+        return self.count
+
+    def current(self) -> int:
+        return int(self.module.current_device())
+
+    def device(self) -> torch.device:
+        return core.RealDevice(self.type, self.current())
+
+    def select(self, index: int) -> None:
+        self.module.set_device(index)
+
+    def synchronize(self) -> None:
+        self.module.synchronize()
+
+    @functools.cache  # noqa: B019
+    def describe(self, index: int) -> Description:
+        found = self.module.get_device_properties(index)
+        cores = getattr(found, "multi_processor_count", None) or getattr(found, "gpu_subslice_count", None)
+        return Description(
+            name=found.name,
+            total_memory=found.total_memory,
+            cores=int(cores or getattr(found, "max_compute_units", None) or 1),
+            clock_khz=getattr(found, "clock_rate", 0),
+            memory_clock_khz=getattr(found, "memory_clock_rate", 0),
+            l2_bytes=getattr(found, "L2_cache_size", 0),
+            integrated=bool(getattr(found, "is_integrated", False)),
+        )
+
+    def stats(self, index: int) -> dict[str, Any]:
+        return dict(self.module.memory_stats_as_nested_dict(index))
+
+    def allocated(self, index: int) -> int:
+        return int(self.module.memory_allocated(index))
+
+    def reserved(self, index: int) -> int:
+        return int(self.module.memory_reserved(index))
+
+    def peak(self, index: int) -> Peak:
+        return _NativePeak(self.module, index)
+
+    def free_and_total(self, index: int) -> tuple[int, int]:
+        free, total = self.module.mem_get_info(index)
+        return int(free), int(total)
+
+    def empty_cache(self) -> None:
+        self.module.empty_cache()
+
+    def set_fraction(self, fraction: float, index: int) -> None:
+        super().set_fraction(fraction, index)
+        self.module.set_per_process_memory_fraction(fraction, index)
+
+    def initialised(self) -> bool:
+        return bool(self.module.is_initialized())
+
+    def generator(self, index: int) -> torch.Generator:
+        if not self.initialised():
+            self.module.init()
+        return self.module.default_generators[index]
+
+    def clock(self, timing: bool) -> Clock:
+        return _NativeClock(self.module.Event(enable_timing=timing))
+
+
+class _NativePeak:
+    """The device keeps its own peaks."""
+
+    def __init__(self, module: Any, index: int) -> None:
+        self._module, self._index = module, index
+
+    def allocated(self, now: int) -> int:
+        return max(now, int(self._module.max_memory_allocated(self._index)))
+
+    def reserved(self, now: int) -> int:
+        return max(now, int(self._module.max_memory_reserved(self._index)))
+
+    def reset(self, now: int) -> None:
+        self._module.reset_peak_memory_stats(self._index)
+
+
+class _NativeClock:
+    def __init__(self, event: Any) -> None:
+        self._event = event
+
+    def record(self, stream: Any) -> None:
+        self._event.record(stream)
+
+    def query(self) -> bool:
+        return bool(self._event.query())
+
+    def synchronize(self) -> None:
+        self._event.synchronize()
+
+    def wait(self, stream: Any) -> None:
+        self._event.wait(stream)
+
+    def milliseconds_to(self, end: _NativeClock) -> float:
+        return float(self._event.elapsed_time(end._event))
+
+
+_KINDS = {"cpu": Cpu, "mps": Mps}
+
+
+def target_of(host: Host, told: int = 1) -> Target:
+    """The target for a host's device. `told`: where there is only one, the number of devices that code is told."""
+    kind = _KINDS.get(host.type, Native)
+    return kind(host, host.count if kind is Native else told)
+
+
+def _processor_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(errors="replace").splitlines():
+            if line.lower().startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def _l2_bytes() -> int:
+    size = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+    text = size.read_text().strip() if size.exists() else ""
+    units = {"K": 10, "M": 20}
+    return int(text[:-1]) << units[text[-1]] if text[-1:] in units and text[:-1].isdigit() else 0

@@ -1,0 +1,264 @@
+"""The rows: every public name of torch.cuda, torch.mps and torch.xpu, what becomes of it, and what it answers.
+
+A row says how user code is answered on a machine that lacks the namespace's device. The functions that answer are in
+the other files of this package; who gets the truth instead of an answer is `audience`. Tests enumerate the installed
+torch against these rows; docs/masquerade.md is printed from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """How a name is answered."""
+
+    MAPPED = "mapped"  # by the target's own function, or by torch's own, which works here
+    SIMULATED = "simulated"  # by an object or figure of ours with the semantics that the name has on its own device
+    NO_OP = "no-op"  # nothing to do: harmless, returns what the device would
+    UNSUPPORTED = "unsupported"  # raises CudaOnlyError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One name, relative to its namespace. `answer` is a key of ANSWERS.
+
+    `truth`: torch's own files, and packages that would wake code for that hardware only, get the original instead.
+    `left`: torch's own object stays in place, because it works on what the other rows and the translation give it.
+    `constant`: torch's compiler may take the answer as a constant of the graph.
+    """
+
+    name: str
+    kind: Kind
+    answer: str
+    truth: bool = False
+    left: bool = False
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a group of names answers on each kind of target."""
+
+    mps: str
+    xpu: str
+    cpu: str
+
+
+def _same(text: str) -> Answer:
+    return Answer(text, text, text)
+
+
+ANSWERS = {
+    "there": _same("`True` / the number of the target's devices / initialised"),
+    "one_kind": _same("the truth: a library that looks for several kinds of device must find one, and that is cuda"),
+    "bf16": _same("`True`: the target computes bfloat16 (capability 8.0)"),
+    "current": Answer("device 0", "torch.xpu's current device", "device 0"),
+    "described": Answer(
+        "Metal's name, recommended memory and core count; capability 8.0",
+        "torch.xpu's name, memory and subslice count; capability 8.0",
+        "the processor's name, the machine's memory and physical cores; capability 8.0",
+    ),
+    "start": _same("nothing to initialise"),
+    "synchronize": Answer("`torch.mps.synchronize()`", "`torch.xpu.synchronize()`", "returns: work is done at once"),
+    "stream": Answer(
+        "ordered stand-ins: work runs in the order of submission",
+        "torch.xpu's streams",
+        "ordered stand-ins: work runs in the order of submission",
+    ),
+    "event": Answer("Metal events, GPU milliseconds", "torch.xpu's events", "the host's clock, milliseconds"),
+    "allocated": Answer(
+        "`current_allocated_memory`, `driver_allocated_memory`; the peak is sampled every 10 ms once somebody asks",
+        "torch.xpu's own statistics",
+        "bytes of the storages of live tensors; reserved and peaks from the process's resident memory",
+    ),
+    "reset": Answer("the sampler starts anew", "torch.xpu's own", "the kernel's high-water mark starts anew (Linux)"),
+    "free": Answer("recommended memory less what is held", "`torch.xpu.mem_get_info`", "psutil: available, total"),
+    "empty_cache": Answer("`torch.mps.empty_cache()`", "`torch.xpu.empty_cache()`", "nothing is cached"),
+    "fraction": Answer("`torch.mps.set_per_process_memory_fraction`", "torch.xpu's own", "kept and given back"),
+    "raw_block": _same("a byte tensor on the target; its address"),
+    "pool": _same("a pool with an identity; the target's allocator serves it"),
+    "history": _same("a snapshot without segments"),
+    "load": Answer(
+        "the processor's load and memory (psutil)", "the processor's load and memory (psutil)", "psutil's figures"
+    ),
+    "processes": _same("this process and its memory"),
+    "rng": Answer("the MPS generator", "torch.xpu's generators", "the CPU's default generator"),
+    "graph": _same("capture runs and notes the operators, `replay()` runs them again on the same tensors"),
+    "peer": _same("`False` with one device"),
+    "flags": _same("`sm_80`, as the capability says"),
+    "handle": _same("0: no cuBLAS or cuSOLVER behind it"),
+    "cudart": _same("a runtime module whose profiler and page-locking calls succeed and do nothing"),
+    "nvtx": _same("ranges nest and give their depth; nobody reads them"),
+    "nccl": _same("collectives over a list of tensors of this process; version 2.27.3"),
+    "comm": _same("copies, splits and sums on the target"),
+    "tunable": _same("settings are kept; nothing is tuned"),
+    "amp": _same("torch's own, translated to the target's autocast and scaler with the dtype that was asked for"),
+    "legacy": _same("made on the target by the translation"),
+    "error": _same("torch's own class"),
+    "failure": Answer(
+        "torch's own class, raised for MPS's RuntimeErrors; the original is the cause",
+        "torch's own class, in CUDA's words; the original is the cause",
+        "torch's own class, raised for the allocator's RuntimeError; the original is the cause",
+    ),
+    "constant": _same("torch's own value"),
+    "settings": _same("kept and given back"),
+    "kernel": _same("raises `CudaOnlyError`: CUDA source cannot run here"),
+    "gds": _same("raises `CudaOnlyError`: GPUDirect Storage needs an NVIDIA driver"),
+    "green": _same("raises `CudaOnlyError`: green contexts split an NVIDIA GPU"),
+    "allocator": _same("raises `CudaOnlyError`: an allocator for CUDA memory cannot serve the target"),
+    "metal": _same("raises `CudaOnlyError`: Metal source cannot run here"),
+    "metal_trace": _same("nothing to trace; `False`"),
+}
+
+
+def _rows(
+    kind: Kind, answer: str, names: str, *, truth: bool = False, left: bool = False, constant: bool = False
+) -> Iterator[Row]:
+    for name in names.split():
+        yield Row(name, kind, answer, truth, left, constant)
+
+
+M, S, N, U = Kind.MAPPED, Kind.SIMULATED, Kind.NO_OP, Kind.UNSUPPORTED
+
+_LEGACY = " ".join(
+    f"{dtype}{what}"
+    for dtype in ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+    for what in ("Storage", "Tensor")
+)
+_SPARSE = " ".join(
+    f"sparse.{dtype}Tensor" for dtype in ("BFloat16", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+)
+
+CUDA = (
+    *_rows(S, "there", "is_available device_count is_initialized", truth=True, constant=True),
+    *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True, constant=True),
+    *_rows(M, "current", "current_device", constant=True),
+    *_rows(M, "current", "set_device device device_of"),
+    *_rows(S, "described", "get_device_properties get_device_name get_device_capability", constant=True),
+    *_rows(S, "flags", "get_arch_list get_gencode_flags", truth=True),
+    *_rows(N, "start", "init ipc_collect"),
+    *_rows(M, "synchronize", "synchronize"),
+    *_rows(S, "peer", "can_device_access_peer"),
+    *_rows(N, "handle", "current_blas_handle current_solver_handle"),
+    *_rows(S, "settings", "get_sync_debug_mode set_sync_debug_mode"),
+    *_rows(S, "stream", "Stream ExternalStream StreamContext stream set_stream current_stream default_stream"),
+    *_rows(S, "stream", "get_stream_from_external"),
+    *_rows(M, "event", "Event"),
+    *_rows(S, "allocated", "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"),
+    *_rows(S, "allocated", "memory_cached max_memory_cached memory_stats memory_stats_as_nested_dict memory_summary"),
+    *_rows(S, "allocated", "host_memory_stats host_memory_stats_as_nested_dict"),
+    *_rows(S, "reset", "reset_peak_memory_stats reset_accumulated_memory_stats"),
+    *_rows(S, "reset", "reset_max_memory_allocated reset_max_memory_cached"),
+    *_rows(N, "reset", "reset_accumulated_host_memory_stats reset_peak_host_memory_stats"),
+    *_rows(S, "free", "mem_get_info device_memory_used"),
+    *_rows(M, "empty_cache", "empty_cache"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction get_per_process_memory_fraction"),
+    *_rows(S, "raw_block", "caching_allocator_alloc caching_allocator_delete"),
+    *_rows(S, "settings", "caching_allocator_enable caching_allocator_disabled get_allocator_backend"),
+    *_rows(S, "pool", "MemPool use_mem_pool"),
+    *_rows(S, "history", "memory_snapshot"),
+    *_rows(S, "load", "memory_usage utilization temperature power_draw clock_rate"),
+    *_rows(S, "processes", "list_gpu_processes"),
+    *_rows(U, "allocator", "CUDAPluggableAllocator change_current_allocator"),
+    *_rows(M, "rng", "manual_seed manual_seed_all seed seed_all", truth=True),
+    *_rows(M, "rng", "get_rng_state get_rng_state_all set_rng_state set_rng_state_all initial_seed default_generators"),
+    *_rows(S, "graph", "CUDAGraph graph make_graphed_callables graph_pool_handle"),
+    *_rows(S, "graph", "is_current_stream_capturing", truth=True),
+    *_rows(S, "cudart", "cudart check_error profiler.start profiler.stop profiler.profile"),
+    *_rows(S, "nvtx", "nvtx.range nvtx.range_push nvtx.range_pop nvtx.range_start nvtx.range_end nvtx.mark"),
+    *_rows(S, "nccl", "nccl.all_reduce nccl.reduce nccl.broadcast nccl.all_gather nccl.reduce_scatter"),
+    *_rows(S, "nccl", "nccl.is_available nccl.version nccl.unique_id nccl.init_rank", truth=True),
+    *_rows(S, "comm", "comm.broadcast comm.broadcast_coalesced comm.scatter comm.gather"),
+    *_rows(S, "comm", "comm.reduce_add comm.reduce_add_coalesced"),
+    *_rows(S, "tunable", "tunable.enable tunable.is_enabled tunable.tuning_enable tunable.tuning_is_enabled"),
+    *_rows(S, "tunable", "tunable.record_untuned_enable tunable.record_untuned_is_enabled"),
+    *_rows(S, "tunable", "tunable.set_filename tunable.get_filename tunable.get_results tunable.get_validators"),
+    *_rows(S, "tunable", "tunable.set_max_tuning_duration tunable.get_max_tuning_duration tunable.read_file"),
+    *_rows(S, "tunable", "tunable.set_max_tuning_iterations tunable.get_max_tuning_iterations tunable.write_file"),
+    *_rows(S, "tunable", "tunable.set_rotating_buffer_size tunable.get_rotating_buffer_size"),
+    *_rows(S, "tunable", "tunable.set_numerical_check_tolerances tunable.write_file_on_exit"),
+    *_rows(U, "kernel", "tunable.tune_gemm_in_file tunable.mgpu_tune_gemm_in_file"),
+    # torch's own operator database makes such functions when it is imported, and does not call them without CUDA.
+    *_rows(U, "kernel", "jiterator._create_jit_fn jiterator._create_multi_output_jit_fn", truth=True),
+    *_rows(U, "kernel", "_compile_kernel"),
+    *_rows(U, "gds", "gds.GdsFile gds.gds_register_buffer gds.gds_deregister_buffer"),
+    *_rows(U, "green", "GreenContext"),
+    *_rows(M, "amp", "amp.autocast amp.GradScaler amp.custom_fwd amp.custom_bwd", left=True),
+    *_rows(S, "there", "amp.amp_definitely_not_available", truth=True),
+    *_rows(M, "legacy", _LEGACY, left=True),
+    *_rows(M, "legacy", f"ComplexDoubleStorage ComplexFloatStorage {_SPARSE}", left=True),
+    *_rows(M, "error", "CudaError DeferredCudaCallError cudaStatus", left=True),
+    *_rows(M, "failure", "OutOfMemoryError AcceleratorError", left=True),
+    *_rows(M, "constant", "has_half has_magma DEVICE_REQUIREMENT PYTORCH_RELEASES_CODE_CC", left=True),
+    *_rows(M, "constant", "profiler.DEFAULT_FLAGS nccl.SUM green_contexts.SUPPORTED", left=True),
+    # Private names that user code is known to call.
+    *_rows(N, "start", "_lazy_init", truth=True),
+    *_rows(N, "start", "_sleep"),
+    *_rows(S, "there", "_is_compiled", truth=True),
+    *_rows(S, "cudart", "_cudart"),
+    *_rows(S, "history", "memory._record_memory_history memory._snapshot memory._dump_snapshot"),
+    *_rows(M, "current", "_exchange_device _maybe_exchange_device _DeviceGuard"),
+)
+
+XPU = (
+    *_rows(M, "one_kind", "is_available device_count", left=True),
+    *_rows(S, "there", "is_initialized", truth=True, constant=True),
+    *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True, constant=True),
+    *_rows(M, "current", "current_device", constant=True),
+    *_rows(M, "current", "set_device device device_of"),
+    *_rows(S, "described", "get_device_properties get_device_name get_device_capability", constant=True),
+    *_rows(S, "flags", "get_arch_list get_gencode_flags", truth=True),
+    *_rows(N, "start", "init"),
+    *_rows(M, "synchronize", "synchronize"),
+    *_rows(S, "peer", "can_device_access_peer"),
+    *_rows(S, "stream", "Stream StreamContext stream set_stream current_stream get_stream_from_external"),
+    *_rows(M, "event", "Event"),
+    *_rows(S, "allocated", "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"),
+    *_rows(S, "allocated", "memory_stats memory_stats_as_nested_dict"),
+    *_rows(S, "reset", "reset_peak_memory_stats reset_accumulated_memory_stats"),
+    *_rows(S, "free", "mem_get_info device_memory_used"),
+    *_rows(M, "empty_cache", "empty_cache"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction get_per_process_memory_fraction"),
+    *_rows(S, "pool", "MemPool use_mem_pool"),
+    *_rows(S, "history", "memory_snapshot"),
+    *_rows(S, "load", "memory_usage utilization temperature power_draw clock_rate"),
+    *_rows(U, "allocator", "XPUPluggableAllocator change_current_allocator"),
+    *_rows(M, "rng", "manual_seed manual_seed_all seed seed_all", truth=True),
+    *_rows(M, "rng", "get_rng_state get_rng_state_all set_rng_state set_rng_state_all initial_seed default_generators"),
+    *_rows(S, "graph", "XPUGraph graph make_graphed_callables graph_pool_handle"),
+    *_rows(S, "graph", "is_current_stream_capturing", truth=True),
+)
+
+MPS = (
+    *_rows(M, "one_kind", "is_available device_count", left=True),
+    *_rows(M, "synchronize", "synchronize"),
+    *_rows(S, "allocated", "current_allocated_memory driver_allocated_memory recommended_max_memory"),
+    *_rows(M, "empty_cache", "empty_cache"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction"),
+    *_rows(M, "rng", "manual_seed seed", truth=True),
+    *_rows(M, "rng", "get_rng_state set_rng_state"),
+    *_rows(M, "event", "Event"),
+    *_rows(N, "metal_trace", "profiler.start profiler.stop profiler.profile profiler.is_capturing_metal"),
+    *_rows(N, "metal_trace", "profiler.is_metal_capture_enabled"),
+    *_rows(U, "metal", "compile_shader load_metallib profiler.metal_capture"),
+    *_rows(M, "constant", "profiler.ProfilerMode", left=True),
+)
+
+SURFACE = {"cuda": CUDA, "mps": MPS, "xpu": XPU}
+SUBMODULES = {
+    "cuda": [
+        *("memory", "random", "streams", "graphs", "nvtx", "profiler", "nccl", "comm", "tunable", "jiterator", "gds"),
+        *("green_contexts", "amp", "sparse"),
+    ],
+    "mps": ["event", "profiler"],
+    "xpu": ["memory", "random", "streams", "graphs"],
+}
+
+# Packages that get the truth: told that CUDA is here, they would load kernels that cannot run.
+TRUTH_PACKAGES = (
+    *("apex", "bitsandbytes", "causal_conv1d", "deepspeed", "flash_attn", "flashinfer", "mamba_ssm", "pynvml"),
+    *("tensorrt", "transformer_engine", "triton", "vllm", "xformers"),
+)

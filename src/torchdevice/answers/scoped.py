@@ -1,0 +1,265 @@
+"""Rows become replacements: which object answers a name. Who gets the truth instead, and the count, is `audience`.
+
+One `Masquerade` per namespace that the host lacks, built once a process; `session` applies its replacements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torchdevice._torch import compilers, core, imports
+from torchdevice._torch.core import RealDevice
+from torchdevice.answers import (
+    accelerator,
+    devices,
+    failures,
+    graphs,
+    libraries,
+    lightning,
+    memory,
+    mps,
+    outside,
+    precision,
+    random,
+    streams,
+)
+from torchdevice.answers.audience import Register
+from torchdevice.answers.real import Target, target_of
+from torchdevice.answers.rows import ANSWERS, SUBMODULES, SURFACE, Kind, Row
+from torchdevice.answers.shadow import Shadow, module_names
+from torchdevice.errors import CudaOnlyError, explain_error
+from torchdevice.policy.hosts import Host
+from torchdevice.translate.classes import stand_in
+from torchdevice.translate.engine import Replacement, apply, dress
+from torchdevice.translate.points import Skip, resolve_path
+from torchdevice.translate.translator import Translator
+
+_getframe = sys._getframe
+
+# torch.cuda.comm is another name of this module, loaded only on demand; DataParallel calls its functions here.
+COMM = "torch.nn.parallel.comm"
+
+
+class Masquerade:
+    """One namespace, answered by one target."""
+
+    def __init__(self, kind: str, target: Target, register: Register) -> None:
+        self._kind = kind
+        self._target = target
+        self._register = register
+        self.skips: list[Skip] = []
+        names = module_names(kind, SUBMODULES[kind])
+        if kind == "cuda":
+            names = (*names, COMM)
+        self._modules = {name: sys.modules[name] for name in names}
+        self.shadow = self._make_shadow(names)
+
+    def _make_shadow(self, modules: tuple[str, ...]) -> Shadow:
+        kind, target = self._kind, self._target
+        read_index = devices.index_reader(target)
+
+        def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            made = RealDevice(*args, **kwargs)
+            if made.index is None or made.index < target.count:
+                return made
+            return RealDevice(made.type, read_index(made))
+
+        extra = {"device": stand_in(RealDevice, "torch.device", construct), "backends": _BACKENDS}
+        if kind == "mps":
+            return Shadow(kind, modules, mps.functions(target), {}, mps.names(target), extra)
+        lent = streams.Streams(target)
+        table = {
+            **devices.device_functions(kind, target),
+            **memory.memory_functions(kind, target),
+            **streams.stream_functions(kind, lent),
+            **graphs.graph_functions(kind),
+            **libraries.nccl_functions(),
+            **libraries.comm_functions(target),
+            **libraries.tunable_functions(),
+        }
+        replaced = {
+            **devices.device_globals(kind, target, table),
+            **random.random_globals(kind, target),
+            **devices.functions(target),
+            "_cudart": libraries.cudart(target),
+            "_nvtx": libraries.nvtx(),
+            "reduce_add": libraries.reduce_add,
+            "amp_definitely_not_available": devices.constant(False),
+        }
+        handles = {"cuda": ("cuda_stream", "cuda_event"), "xpu": ("sycl_queue", "sycl_event")}[kind]
+        graph = "CUDAGraph" if kind == "cuda" else "XPUGraph"
+        bases = {
+            "Stream": streams.stream_base(lent, handles[0], self._noting("Stream")),
+            "Event": streams.event_base(lent, handles[1], self._noting("Event")),
+            graph: graphs.graph_base(graph, self._noting(graph)),
+            "MemPool": memory.MemPoolBase,
+        }
+        return Shadow(kind, modules, table, bases, replaced, extra)
+
+    def _noting(self, name: str) -> Callable[[], None]:
+        """What a class calls when user code makes an object of it."""
+        path = f"torch.{self._kind}.{name}"
+        row = next((row for row in SURFACE[self._kind] if row.name == name), Row(name, Kind.SIMULATED, "stream"))
+        return lambda: self._register.note(row, path)
+
+    def replacements(self) -> list[Replacement]:
+        """Every place of the namespace that a row replaces."""
+        made: list[Replacement] = []
+        for row in SURFACE[self._kind]:
+            if row.left:
+                continue
+            home, name = self._home(row)
+            if home is None:
+                self.skips.append(Skip(f"torch.{self._kind}.{row.name}", f"torch {torch.__version__} has no such name"))
+                continue
+            original = getattr(self._modules[home], name)
+            if original and not callable(original):
+                continue  # a value that torch has filled: the device is here after all, only not the target
+            value = self._value(row, home, name, original)
+            for module_name, module in self._modules.items():
+                if vars(module).get(name) is original and (module_name == home or _is_public(module, name)):
+                    made.append(Replacement(f"{module_name}.{name}", module, name, value))
+        return made
+
+    def _home(self, row: Row) -> tuple[str | None, str]:
+        folder, _, name = row.name.rpartition(".")
+        home = f"torch.{self._kind}.{folder}" if folder else f"torch.{self._kind}"
+        if folder == "comm":
+            home = COMM
+        module = self._modules.get(home)
+        return (home if module is not None and hasattr(module, name) else None), name
+
+    def _value(self, row: Row, home: str, name: str, original: Any) -> Any:
+        path = f"{home}.{name}"
+        if row.kind is Kind.UNSUPPORTED:
+            return self._refusal(row, path, original)
+        answer = self.shadow.globals[home][name]
+        if isinstance(original, type) or not callable(original):
+            return answer
+        return self._register.answering(row, path, original, answer)
+
+    def _refusal(self, row: Row, path: str, original: Any) -> Any:
+        register = self._register
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            frame = _getframe(1)
+            if isinstance(original, type):
+                frame = _getframe(2)
+            counter = register.answers(row, path, frame)
+            if counter is None:
+                return original(*args, **kwargs)
+            next(counter)
+            raise CudaOnlyError(
+                explain_error(
+                    f"{path} was asked for",
+                    f"the device here is {register.target}: {ANSWERS[row.answer].cpu.partition(': ')[2]}",
+                    "guard this call, use the portable operators of torch, or run it on the hardware that it needs",
+                )
+            )
+
+        if isinstance(original, type):
+            makers: dict[str, Any] = {name: staticmethod(refuse) for name in vars(original) if not name.startswith("_")}
+            with contextlib.suppress(ValueError):  # where torch is built with CUDA, some are C classes without one
+                makers["__signature__"] = inspect.signature(original)
+            return stand_in(original, path, lambda args, kwargs: refuse(*args, **kwargs), **makers)
+        return dress(refuse, original, path)
+
+
+_BACKENDS = type("backends", (), {kind: type(kind, (), {"is_built": staticmethod(lambda: True)}) for kind in SURFACE})
+
+
+def _is_public(module: ModuleType, name: str) -> bool:
+    return name in getattr(module, "__all__", ()) or (not hasattr(module, "__all__") and not name.startswith("_"))
+
+
+def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
+    """Names of torch.cuda that the target's own module lacks: code that was told `getattr(torch, x.device.type)`."""
+    made = [
+        Replacement(f"{module.__name__}.{each.name}", module, each.name, each.value)
+        for each in cuda
+        if each.owner is torch.cuda and not each.name.startswith("_") and not hasattr(module, each.name)
+    ]
+    if module is not torch.cpu and not hasattr(module, core.INITIALIZED):
+        made.append(Replacement(f"{module.__name__}.{core.INITIALIZED}", module, core.INITIALIZED, True))
+    return made
+
+
+class Masquerades:
+    """All namespaces that a host lacks. Built when first needed, kept for the process."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.register = Register(translator)
+        self._built: dict[tuple[Host, int], list[Replacement]] = {}
+        self._targets: dict[Host, Target] = {}
+        self.skips: list[Skip] = []
+
+    def select(self, host: Host, told: int = 1) -> list[Replacement]:
+        """What to apply on a host. `told`: the number of devices that code is told where there is one or none."""
+        self.register.target = host.type
+        self.register.places.clear()
+        if (host, told) not in self._built:
+            self._built[host, told] = self._build(host, told)
+        return self._built[host, told]
+
+    def _build(self, host: Host, told: int) -> list[Replacement]:
+        target = self._targets[host] = target_of(host, told)
+        made: list[Replacement] = []
+        for kind in SURFACE:
+            if kind != host.type and hasattr(torch, kind):
+                masquerade = Masquerade(kind, target, self.register)
+                made += masquerade.replacements()
+                self.skips += masquerade.skips
+                if kind == "cuda":
+                    made += _completed(getattr(torch, host.type), made)
+                    if host.type == "cpu":
+                        made += accelerator.replacements(masquerade.shadow.globals["torch.cuda"], self.register)
+        if host.type != "cuda":
+            made += outside.replacements(outside.NEIGHBOURS, self.register, resolve_path)
+            for each in made:
+                if hasattr(each.value, "__wrapped__"):
+                    compilers.register_script_builtin(each.value, each.value.__wrapped__)
+        return made
+
+    def start(self, host: Host) -> list[Callable[[], object]]:
+        """What is no attribute of torch: kernels, and names of modules that load later. The ways back, in order."""
+        ways_back: list[Callable[[], object]] = []
+        later = lightning.REGISTRIES_LATER
+        if host.type != "cuda":
+            ways_back += self._answer_for_cuda(host)
+            later += outside.LATER + lightning.CHECKS_LATER
+
+        def replace(rows: tuple[outside.Neighbour, ...]) -> None:
+            made = outside.replacements(rows, self.register, resolve_path)
+            ways_back.append(apply(made).undo)
+
+        stop_waiting = [
+            imports.when_imported(module, name, functools.partial(replace, rows)) for module, name, rows in later
+        ]
+        return [lambda: self._go_back(ways_back), *stop_waiting]
+
+    def _answer_for_cuda(self, host: Host) -> list[Callable[[], object]]:
+        ways_back: list[Callable[[], object]] = []
+        if host.type == "cpu":
+            ways_back += [precision.install_norms(), precision.install()]
+            self.register.translator.ordered.update(
+                {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event}
+            )
+            ways_back.append(self.register.translator.ordered.clear)
+        return ways_back + failures.Failures(self.register, self._targets[host]).watch()
+
+    @staticmethod
+    def _go_back(ways: list[Callable[[], object]]) -> None:
+        while ways:
+            ways.pop()()
+
+    def stop(self) -> None:
+        """Answer nobody any more, also through names that user code has kept."""
+        self.register.places.clear()

@@ -1,0 +1,176 @@
+"""torch's own Python functions and classes of a namespace, run on another `torch._C`. Nothing of torch is changed.
+
+`torch.cuda.memory_summary` is Python code over `torch._C._cuda_memoryStats`. A shadow copies such functions with
+globals of their own, in which `torch._C` finds the functions that it is given before the real ones. So signatures,
+documentation, argument checks and error messages are torch's own in every version, and only the C functions (`natives`,
+see the other files here) have to be answered. What may not be seen by whom is decided in `audience`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from types import CellType, FunctionType
+from typing import Any
+
+import torch
+
+Natives = dict[str, Any]
+
+
+class Facade:
+    """An object that has what `extra` says (a dict that may still be filled), then what `behind` has."""
+
+    __slots__ = ("__dict__", "_behind")
+
+    def __init__(self, behind: Any, extra: dict[str, Any]) -> None:
+        self._behind = behind
+        self.__dict__ = extra  # not a copy: and a look-up is as fast as a module's
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+
+class Shadow:
+    """The copies of one namespace's functions and classes.
+
+    `modules` are the namespace's files. `natives` stand before `torch._C`, `bases` say on which class a class of the
+    namespace is rebuilt, `replaced` are names that get another meaning in all modules (device indices, lazy start).
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        modules: tuple[str, ...],
+        natives: Natives,
+        bases: Mapping[str, type],
+        replaced: Mapping[str, Any],
+        torch_extra: dict[str, Any],
+    ) -> None:
+        self._kind = kind
+        self._bases = bases
+        self._replaced = replaced
+        self._modules = {name: sys.modules[name] for name in modules}
+        self._copies: dict[int, Any] = {}
+        self._held: list[Any] = []  # originals, so that an id in `_copies` stays theirs
+        self.globals: dict[str, dict[str, Any]] = {name: dict(vars(module)) for name, module in self._modules.items()}
+        self.natives = natives
+        self._natives = Facade(torch._C, natives)
+        facade = Facade(
+            torch,
+            {"_C": self._natives, kind: Facade(getattr(torch, kind), self._namespace()), **torch_extra},
+        )
+        for name in self._modules:
+            self._fill(name, facade, natives)
+
+    def _namespace(self) -> dict[str, Any]:
+        """`torch.cuda.<name>` as the copies see it: the copied globals, with the copied submodules."""
+        root = f"torch.{self._kind}"
+        space = self.globals[root]
+        for name, module in self._modules.items():
+            parent, _, last = name.rpartition(".")
+            if parent == root:
+                space[last] = Facade(module, self.globals[name])
+        return space
+
+    def _fill(self, name: str, facade: Facade, natives: Natives) -> None:
+        space = self.globals[name]
+        for key, value in list(space.items()):
+            if key in self._replaced:
+                space[key] = self._replaced[key]
+            elif key in natives:
+                space[key] = natives[key]  # `from torch._C import _graph_pool_handle`
+            elif value is torch:
+                space[key] = facade
+            elif value is torch._C:
+                space[key] = self._natives
+            else:
+                space[key] = self.copy(value)
+        if name == f"torch.{self._kind}":  # torch itself defines some private names only when the device starts
+            space.update({key: value for key, value in self._replaced.items() if key.startswith("_")})
+
+    def copy(self, value: Any) -> Any:
+        """The copy of a function or class of the namespace; anything else as it is."""
+        if id(value) in self._copies:
+            return self._copies[id(value)]
+        made = self._copy(value)
+        if made is not value:
+            self._copies[id(value)] = made
+            self._held.append(value)
+        return made
+
+    def _copy(self, value: Any) -> Any:
+        module = getattr(value, "__module__", None)
+        if not isinstance(module, str) or module not in self._modules:
+            return value
+        if isinstance(value, FunctionType):
+            return self._function(value, {})
+        if isinstance(value, type) and self._is_rebuilt(value):
+            return self._class(value)
+        if isinstance(value, functools._lru_cache_wrapper):
+            return functools.lru_cache(maxsize=None)(self._function(value.__wrapped__, {}))
+        return value
+
+    def _is_rebuilt(self, value: type) -> bool:
+        """Classes that are to stand on another base are rebuilt whatever their metaclass is.
+
+        In a build with CUDA the classes of C++ have pybind11's metaclass. Other classes with a metaclass (legacy
+        storages) work as they are. Exceptions must stay the classes that programs catch.
+        """
+        return value.__name__ in self._bases or (type(value) is type and not issubclass(value, BaseException))
+
+    def _function(self, function: Any, classes: Mapping[Any, CellType]) -> Any:
+        """`classes` maps a class that methods know by their cell `__class__` to the cell of its copy."""
+        space = self.globals.get(function.__globals__.get("__name__", ""), function.__globals__)
+        cells = None
+        if function.__closure__ is not None:
+            cells = tuple(self._cell(cell, classes) for cell in function.__closure__)
+        made = FunctionType(function.__code__, space, function.__name__, function.__defaults__, cells)
+        made.__kwdefaults__ = function.__kwdefaults__
+        made.__dict__.update(function.__dict__)
+        made.__doc__, made.__module__, made.__qualname__ = function.__doc__, function.__module__, function.__qualname__
+        made.__annotations__ = function.__annotations__
+        return made
+
+    def _cell(self, cell: CellType, classes: Mapping[Any, CellType]) -> CellType:
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not filled yet
+            return cell
+        if isinstance(held, type) and held in classes:
+            return classes[held]
+        copied = self.copy(held)
+        return cell if copied is held else CellType(copied)
+
+    def _class(self, original: type) -> type:
+        base = self._bases.get(original.__name__)
+        bases = (base,) if base is not None else tuple(self.copy(each) for each in original.__bases__)
+        cell = CellType()
+        classes = {original: cell}
+        body: dict[str, Any] = {}
+        for name, value in vars(original).items():
+            if name not in ("__dict__", "__weakref__"):
+                body[name] = self._member(value, classes)
+        made = type(original.__name__, bases, body)  # with the metaclass of its bases
+        cell.cell_contents = made
+        return made
+
+    def _member(self, value: Any, classes: Mapping[Any, CellType]) -> Any:
+        if isinstance(value, FunctionType):
+            return self._function(value, classes)
+        if isinstance(value, (staticmethod, classmethod)):
+            return type(value)(self._function(value.__func__, classes))
+        if isinstance(value, property):
+            get, put, delete = (
+                self._function(part, classes) if part is not None else None
+                for part in (value.fget, value.fset, value.fdel)
+            )
+            return property(get, put, delete, value.__doc__)
+        return value
+
+
+def module_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The namespace itself and its submodules that are loaded: those that the installed torch loads by itself."""
+    paths = (f"torch.{kind}", *(f"torch.{kind}.{name}" for name in names))
+    return tuple(path for path in paths if path in sys.modules)

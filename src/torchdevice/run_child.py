@@ -1,0 +1,191 @@
+"""The inside of `torchdevice run`: a process that reports at its end, on SIGUSR1, and shows no frames of ours.
+
+`run` replaces itself by Python and leaves two variables; `autoload` brings us here from `import torch`. The first
+process of a run that imports torch reports; the others leave their figures with it. What a report looks like is
+`reporting`; the command line is `cli.run`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import signal
+import sys
+import threading
+import time
+import warnings
+from multiprocessing import util
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from torchdevice import __version__, tracebacks, virtual
+from torchdevice.answers.packages import hinting
+from torchdevice.config import PROFILE, switched_on
+from torchdevice.errors import ConfigError, TorchDeviceWarning
+from torchdevice.reporting import spool
+from torchdevice.reporting.collect import Context, Counts, Report
+from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, Destination, parse, write
+from torchdevice.reporting.spool import RUN
+from torchdevice.session import session
+
+if TYPE_CHECKING:
+    from torchdevice.profiling import Profiler
+
+# multiprocessing ends its children, and joins those that it must, before finalizers of negative priority.
+_AFTER_CHILDREN = -1_000_000
+_SECONDS_TO_REPORT = 10.0
+
+
+def from_environment() -> Supervision | None:
+    """What the environment asks for, if anything. A bad value costs a warning."""
+    started_by_run = RUN in os.environ
+    profiled = switched_on(PROFILE)
+    if not started_by_run and not os.environ.get(REPORT) and not profiled:
+        return None
+    try:
+        destinations = parse(os.environ.get(REPORT, "" if started_by_run else SUMMARY))
+    except ConfigError as error:
+        warnings.warn(f"torchdevice: {REPORT} is ignored: {error}", TorchDeviceWarning, stacklevel=2)
+        return None
+    folder = Path(os.environ.setdefault(RUN, spool.new_folder()))
+    return Supervision(folder, destinations, started_by_run, profiled)
+
+
+def _profiler() -> Profiler:
+    from torchdevice.profiling import Profiler  # reads the fallbacks and the C++ library: few runs need them
+
+    return Profiler()
+
+
+class Supervision:
+    """This process's part in a run. `reports`: it is the one that does."""
+
+    def __init__(
+        self, folder: Path, destinations: tuple[Destination, ...], started_by_run: bool, profiled: bool
+    ) -> None:
+        self._folder = folder
+        self._destinations = destinations
+        self._profiler = _profiler() if profiled else None
+        self._pid = os.getpid()
+        self._started = time.monotonic()
+        self._inherited = Counts()
+        self._forked = self._ended = False
+        self._context = Context()
+        self.reports = spool.claim(folder)
+        self.must_work = started_by_run and self.reports
+
+    def attach(self) -> None:
+        """Take up the duties, once the session has been started (or was switched off by the user)."""
+        status = session.status()
+        self._context = Context(
+            target=status.target or "none: switched off",
+            policy=status.policy or "none",
+            command=shlex.join([os.path.basename(sys.executable), *sys.orig_argv[1:]]),
+            versions={
+                "torchdevice": __version__,
+                "torch": str(sys.modules["torch"].__version__),
+                "python": platform.python_version(),
+            },
+        )
+        tracebacks.hide()
+        device = f"a virtual {status.target}" if virtual.installed() is not None else status.target
+        if device not in (None, "cuda"):
+            sys.excepthook = hinting(sys.excepthook, device)
+        self._end_with_the_process()
+        # In a child, multiprocessing forgets the finalizers; a child by `os.fork` has those of its parent.
+        util.register_after_fork(self, Supervision._end_with_the_process)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._before_fork, after_in_child=self._in_forked_child)
+        self._handle_signals()
+        if self._profiler is not None:
+            self._profiler.start()
+
+    def give_up(self, error: Exception) -> NoReturn:
+        """The run was asked for something impossible: say so and end, before the program does half of its work."""
+        spool.remove(self._folder)
+        sys.stderr.write(f"torchdevice: {error}\n")
+        raise SystemExit(2)
+
+    def _end_with_the_process(self) -> None:
+        util.Finalize(None, self._end, exitpriority=_AFTER_CHILDREN)
+
+    def _before_fork(self) -> None:
+        self._inherited = session.counts()
+
+    def _in_forked_child(self) -> None:
+        """What the parent had counted is the parent's; a thread that profiles does not come along."""
+        self._pid, self._started = os.getpid(), time.monotonic()
+        self._forked, self.reports, self._profiler = True, False, None
+        self._end_with_the_process()
+
+    def _counts(self) -> Counts:
+        """The figures of this process since it became one."""
+        seconds = time.monotonic() - self._started
+        mine = session.counts().since(self._inherited) if self._forked else session.counts()
+        profile = self._profiler.profile(mine.fallbacks) if self._profiler is not None else None
+        return Counts(mine.records, mine.fallbacks, seconds, profile)
+
+    def _end(self) -> None:
+        if self._ended or os.getpid() != self._pid:
+            return
+        self._ended = True
+        if self._profiler is not None:
+            self._profiler.stop()
+        if self.reports:
+            self._write(self._destinations)
+            spool.remove(self._folder)
+            return
+        counts = self._counts()
+        if not counts:
+            return
+        try:
+            spool.write(self._folder, counts)
+        except FileNotFoundError:  # the process that reports has ended before us
+            if not self._forked:
+                self._write((Destination(SUMMARY),))
+        except OSError as error:
+            if sys.stderr is not None:
+                sys.stderr.write(f"torchdevice: the figures of process {self._pid} are lost: {error.strerror}\n")
+
+    def _write(self, destinations: tuple[Destination, ...]) -> None:
+        if sys.stderr is None or not (destinations or self._profiler):
+            return
+        counts = self._counts()
+        wall = counts.seconds
+        counts += spool.read(self._folder)
+        if counts.unreadable:
+            sys.stderr.write(f"torchdevice: what {counts.unreadable} child process(es) left could not be read\n")
+        figures = {"seconds": wall, "processes": counts.processes, "process_seconds": counts.seconds}
+        write(Report.of_counts(counts), Context(**{**vars(self._context), **figures}), destinations)
+
+    def _handle_signals(self) -> None:
+        """SIGUSR1 writes the report so far; SIGTERM ends the program as it does, after a report that was asked for.
+
+        Whoever has a use for a signal keeps it: SLURM, or a handler of the program's own.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if (
+            self.reports
+            and hasattr(signal, "SIGUSR1")
+            and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+            and "SLURM_JOB_ID" not in os.environ
+        ):
+            signal.signal(signal.SIGUSR1, self._on_signal)
+        asked_for = self._profiler is not None or any(each.form != SUMMARY for each in self._destinations)
+        if os.name == "posix" and asked_for and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_termination)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        # In a thread: the signal may have come while this one holds the lock of the counts.
+        threading.Thread(target=self._write, args=((Destination(TEXT),),), name="torchdevice report").start()
+
+    def _on_termination(self, number: int, frame: object) -> None:
+        if signal.getsignal(number) != self._on_termination:  # called by a handler of the program's: that one decides
+            return
+        reporting = threading.Thread(target=self._end, name="torchdevice report", daemon=True)
+        reporting.start()
+        reporting.join(_SECONDS_TO_REPORT)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)

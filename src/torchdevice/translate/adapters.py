@@ -1,0 +1,401 @@
+"""One adapter per argument shape: where a device sits in a call, and how the call goes on with another one.
+
+An adapter takes the original, its public path and the translator, and returns the replacement. The hot path of each is
+one look-up of the request in `translator.settled`. First come factories, then functions with a device parameter, then
+functions and tensor methods without one whose result or receiver has a device. Which function gets which adapter is in
+`points`. Methods that move are in `moves`, whole classes in `classes`, checkpoints and batches in `loading`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+import torch
+
+from torchdevice._torch.compilers import constant_when_traced
+from torchdevice._torch.core import RealDevice, RealTensor
+from torchdevice.policy.dtypes import dtype_on
+from torchdevice.policy.hosts import is_accelerator
+from torchdevice.policy.resolve import Caller
+from torchdevice.translate.dtypes import narrowed, note
+from torchdevice.translate.engine import Function, dress
+from torchdevice.translate.translator import Translator
+
+# Copies from the host to these can be asynchronous, so pinned memory has a meaning.
+PINNABLE = frozenset({"cuda", "xpu"})
+
+
+# --- factories: `device` is a keyword ---------------------------------------------------------------------------
+
+
+def fresh_tensor(original: Function, path: str, translator: Translator, like_tensors: bool = False) -> Function:
+    """A factory: no device means "none given", unless a generator or (`like_tensors`) a tensor argument says where."""
+    settled = translator.settled
+
+    def factory(*args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        try:
+            known = device in settled
+        except TypeError:  # unhashable: no device, torch says so
+            known = True
+        try:
+            if known and "pin_memory" not in kwargs:
+                return original(*args, **kwargs)
+            return elsewhere(device, args, kwargs)
+        except (TypeError, RuntimeError) as refusal:
+            if kwargs.get("generator") is not None and translator.fills and translator.in_force:
+                return sampled_elsewhere(refusal, args, kwargs)
+            return narrowed(refusal, original, args, kwargs, path, translator)
+
+    def sampled_elsewhere(refusal: TypeError | RuntimeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A CPU generator and a device that was the CPU in the program's text: sampled there, then moved."""
+        where, device = kwargs["generator"].device, kwargs.get("device")
+        if device is None or kwargs.get("out") is not None or RealDevice(device).type == where.type:
+            return narrowed(refusal, original, args, kwargs, path, translator)
+        return original(*args, **{**kwargs, "device": where}).to(device)
+
+    def elsewhere(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if device is None and translator.in_force:
+            if kwargs.get("out") is not None or (like_tensors and _any_tensor(args, kwargs)):
+                return original(*args, **kwargs)
+            generator = kwargs.get("generator")
+            if generator is not None:  # sampled where the generator is, then moved to where "none" goes
+                made = original(*args, **{**kwargs, "device": generator.device})
+                given = translator.translate(None, path, depth=2)
+                return made if given is None or made.device.type == given.type else made.to(given)
+        given = translator.translate(device, path, depth=2)
+        if given is not device:
+            kwargs["device"] = given
+        if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, given):
+            del kwargs["pin_memory"]
+        return original(*args, **kwargs)
+
+    return dress(factory, original, path)
+
+
+def tensor_like(original: Function, path: str, translator: Translator) -> Function:
+    """`*_like` and `new_*`: no device means "as the input", so only a device that is given is translated."""
+    settled = translator.settled
+
+    def factory(*args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            device = kwargs["device"]
+            try:
+                known = device is None or device in settled
+            except TypeError:
+                known = True
+            if not known:
+                kwargs["device"] = translator.translate(device, path)
+        try:
+            return original(*args, **kwargs)
+        except (TypeError, RuntimeError) as refusal:
+            return narrowed(refusal, original, args, kwargs, path, translator)
+
+    return dress(factory, original, path)
+
+
+def traceable(original: Function, path: str, translator: Translator, mode: str) -> Function:
+    """The twin of a factory, or of a question for a state, that torch's compiler sees: its decision is a constant."""
+
+    @constant_when_traced
+    def decided(asked: Any) -> Any:
+        return translator.translate_traced(asked, path)
+
+    def fresh(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("generator") is None and kwargs.get("out") is None:
+            kwargs["device"] = decided(kwargs.get("device"))
+        return original(*args, **kwargs)
+
+    def unless_tensors(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None or not _any_tensor(args, kwargs):
+            kwargs["device"] = decided(kwargs.get("device"))
+        return original(*args, **kwargs)
+
+    def like(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None:
+            kwargs["device"] = decided(kwargs["device"])
+        return original(*args, **kwargs)
+
+    @constant_when_traced
+    def state() -> Any:
+        return any_autocast(original, path, translator)()
+
+    return {"fresh": fresh, "unless_tensors": unless_tensors, "like": like, "state": state}[mode]
+
+
+def _any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(value, RealTensor) for value in args) or any(
+        isinstance(value, RealTensor) for value in kwargs.values()
+    )
+
+
+def can_pin(translator: Translator, device: Any) -> bool:
+    """Whether pinned memory means anything for a tensor that is to be on `device`."""
+    on_cpu = device is None or RealDevice(device).type == "cpu"
+    return on_cpu and translator.host.type in PINNABLE
+
+
+def convert_generator(original: Function, path: str, translator: Translator) -> Function:
+    """An in-place sampler whose generator lives elsewhere: sample where the generator is, then copy."""
+
+    def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
+        generator = kwargs.get("generator")
+        if generator is None or generator.device.type == self.device.type or not translator.in_force:
+            return original(self, *args, **kwargs)
+        return self.copy_(original(torch.empty_like(self, device=generator.device), *args, **kwargs))
+
+    return dress(sample, original, path)
+
+
+def sample_on_generator(original: Function, path: str, translator: Translator) -> Function:
+    """A sampler of a tensor (`torch.multinomial`) whose generator lives elsewhere: sample there, then move back."""
+
+    def sample(input: Any, *args: Any, **kwargs: Any) -> Any:
+        generator = kwargs.get("generator")
+        if generator is None or generator.device.type == input.device.type or not translator.in_force:
+            return original(input, *args, **kwargs)
+        where = generator.device
+        there = input.to(where, dtype_on(where.type, input.dtype))
+        return original(there, *args, **kwargs).to(input.device)
+
+    return dress(sample, original, path)
+
+
+# --- functions with a device parameter -----------------------------------------------------------------------
+
+
+def parameter(original: Function, path: str, translator: Translator, name: str, as_type: bool = False) -> Function:
+    """A Python function with a device parameter; `as_type` for those that want the type's name only.
+
+    A default that names a device (`GradScaler(device="cuda")`) is a request like any other.
+    """
+    parameters = list(inspect.signature(original).parameters.values())
+    position = next(index for index, each in enumerate(parameters) if each.name == name)
+    default = parameters[position].default
+    if parameters[position].kind is inspect.Parameter.KEYWORD_ONLY:
+        position = sys.maxsize
+
+    def translated(asked: Any) -> Any:
+        if asked is None or asked is inspect.Parameter.empty:
+            return asked
+        if as_type and isinstance(asked, str):
+            return translator.redirected_type(asked, path, depth=2)
+        return translator.translate(asked, path, depth=2)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > position:
+            given = translated(args[position])
+            args = (*args[:position], given, *args[position + 1 :])
+        elif name in kwargs:
+            kwargs[name] = translated(kwargs[name])
+        elif isinstance(default, str):
+            kwargs[name] = translated(default)
+        return original(*args, **kwargs)
+
+    return dress(call, original, path)
+
+
+def kernel_types(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.library.custom_op(device_types=...)`: a kernel for a type that is not here serves the target as well."""
+
+    def define(*args: Any, **kwargs: Any) -> Any:
+        asked = kwargs.get("device_types")
+        if asked is not None and translator.in_force:
+            types = (asked,) if isinstance(asked, str) else tuple(asked)
+            served = [translator.redirected_type(kind, path) for kind in types if is_accelerator(kind)]
+            kwargs["device_types"] = tuple(dict.fromkeys((*types, *served)))
+        return original(*args, **kwargs)
+
+    return dress(define, original, path)
+
+
+def autocast_init(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.autocast(device_type)`: the target's autocast with the dtype that the asked type would have used."""
+
+    def __init__(self: Any, device_type: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if isinstance(device_type, str) and translator.in_force:
+            given = translator.redirected_type(device_type, path)
+            if given != device_type and dtype is None:
+                dtype = torch.get_autocast_dtype(device_type)
+            device_type = given
+        original(self, device_type, dtype, *args, **kwargs)
+
+    return dress(__init__, original, path)
+
+
+def any_autocast(original: Function, path: str, translator: Translator) -> Function:
+    """Whether autocast is on for any device, as torch's compiler asks: compiled code runs without, and must be told."""
+    is_on = torch.is_autocast_enabled
+
+    def enabled() -> bool:
+        return bool(original()) or (translator.in_force and is_on(translator.host.type))
+
+    return dress(enabled, original, path)
+
+
+def types_with_target(original: Function, path: str, translator: Translator) -> Function:
+    """Device types that something is limited to: the target stands for the one that was asked for."""
+
+    def types(*args: Any, **kwargs: Any) -> list[str]:
+        known = list(original(*args, **kwargs))
+        return [*known, translator.host.type] if translator.in_force else known
+
+    return dress(types, original, path)
+
+
+def attention_kernels(original: Function, path: str, translator: Translator) -> Function:
+    """A choice of attention kernels: CUDA's are not here, so the one that every target has stays among them."""
+
+    def choose(backends: Any, *args: Any, **kwargs: Any) -> None:
+        everywhere = torch.nn.attention.SDPBackend.MATH
+        if translator.in_force and translator.host.type != "cuda" and everywhere not in backends:
+            backends = [*backends, everywhere]
+        original(backends, *args, **kwargs)
+
+    return dress(choose, original, path)
+
+
+def fork_rng(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.random.fork_rng`: on the CPU there are no device generators to save beside the CPU's own."""
+
+    def fork(*args: Any, **kwargs: Any) -> Any:
+        asked = kwargs.get("device_type", "cuda")
+        if isinstance(asked, str) and translator.in_force:
+            given = translator.redirected_type(asked, path)
+            kwargs["device_type"] = given
+            if given == "cpu":
+                del kwargs["device_type"]
+                args, kwargs["devices"] = (), ()
+            elif given != asked and (args or kwargs.get("devices")):
+                count = translator.host.count
+                folded = dict.fromkeys(index % count for index in (args[0] if args else kwargs["devices"]))
+                args, kwargs["devices"] = args[1:], tuple(folded)
+        return original(*args, **kwargs)
+
+    return dress(fork, original, path)
+
+
+def device_module(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.get_device_module`: the target's module for user code.
+
+    torch itself asks whether the accelerator that it was built for is there, and the module of the CPU would say yes.
+    """
+
+    def get_device_module(device: Any = None) -> Any:
+        if device is None or translator.caller() is Caller.TORCH:
+            return original(device)
+        return original(translator.translate(device, path))
+
+    return dress(get_device_module, original, path)
+
+
+def set_default(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.set_default_device`: where the CPU is the default anyway, torch's (slow) default mode is not needed."""
+
+    def set_default_device(device: Any) -> None:
+        given = device if device is None else translator.translate(device, path)
+        is_target_cpu = given is not device and getattr(given, "type", None) == "cpu"
+        original(None if is_target_cpu and not translator.host.accelerated else given)
+
+    return dress(set_default_device, original, path)
+
+
+def get_default(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.get_default_device`: where a tensor without a device would go."""
+
+    def get_default_device() -> Any:
+        given = translator.translate(None, path)
+        return original() if given is None else given
+
+    return dress(get_default_device, original, path)
+
+
+def arriving(tensor: torch.Tensor, device: RealDevice, path: str, translator: Translator) -> torch.Tensor:
+    """A tensor from outside on `device`, in the nearest dtype that exists there."""
+    dtype = dtype_on(device.type, tensor.dtype)
+    if dtype is not tensor.dtype and translator.float64 != "error":
+        note(path, tensor.dtype, dtype if translator.float64 == "downcast" else "cpu", translator)
+        if translator.float64 == "cpu":
+            return tensor
+        return tensor.to(device, dtype)
+    return tensor.to(device)
+
+
+def result_follows(original: Function, path: str, translator: Translator) -> Function:
+    """A function that takes no device and makes a CPU tensor (`from_numpy`): the result goes where "none" goes."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        given = translator.translate(None, path)
+        return made if given is None else arriving(made, given, path, translator)
+
+    return dress(make, original, path)
+
+
+def numpy_from_anywhere(original: Function, path: str, translator: Translator, to: Function) -> Function:
+    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: the array of a copy."""
+
+    def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.is_cpu or not translator.in_force:
+            return original(self, *args, **kwargs)
+        return original(to(self, RealDevice("cpu")), *args, **kwargs)
+
+    return dress(numpy, original, path)
+
+
+def cpu_argument(original: Function, path: str, translator: Translator, name: str) -> Function:
+    """A function that insists on a CPU tensor for one argument: it gets one."""
+    try:
+        names = list(inspect.signature(original).parameters)
+    except ValueError:  # a C function: the argument in question is its second
+        names = ["self", name]
+    position = names.index(name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if translator.in_force:
+            if len(args) > position:
+                args = (*args[:position], _on_cpu(args[position]), *args[position + 1 :])
+            elif name in kwargs:
+                kwargs[name] = _on_cpu(kwargs[name])
+        return original(*args, **kwargs)
+
+    return dress(call, original, path)
+
+
+def _on_cpu(value: Any) -> Any:
+    return value.to(RealDevice("cpu")) if isinstance(value, RealTensor) else value
+
+
+def pin_memory(original: Function, path: str, translator: Translator) -> Function:
+    """`.pin_memory()`: nothing to do where the target cannot use it, or where the tensor is there already."""
+
+    def pin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if translator.in_force and not can_pin(translator, self.device):
+            return self
+        return original(self, *args, **kwargs)
+
+    return dress(pin, original, path)
+
+
+def record_stream(original: Function, path: str, translator: Translator) -> Function:
+    """`.record_stream(s)`: a hint to a caching allocator; a device without one has no use for it."""
+
+    def record(self: Any, stream: Any) -> None:
+        if self.device.type in PINNABLE or not translator.in_force:
+            original(self, stream)
+
+    return dress(record, original, path)
+
+
+def get_device(original: Function, path: str, translator: Translator) -> Function:
+    """`.get_device()`: user code wants an ordinal that it can pass on; the CPU stands for device 0 of the target."""
+
+    def ordinal(self: Any) -> int:
+        index: int = original(self)
+        if index >= 0 or not translator.in_force or translator.host.accelerated or self.device.type != "cpu":
+            return index
+        return 0 if translator.caller() is Caller.USER else index
+
+    return dress(ordinal, original, path)

@@ -1,0 +1,323 @@
+"""Classes that stand in for torch's own. Calling one translates the device and returns a *real* instance.
+
+`torch.device`, `torch.Generator`, `torch.Stream`, `torch.Event`: `isinstance`, `issubclass`, `==`, hashing, `X | None`,
+pickling and attribute access are those of the real class.
+
+Legacy tensor types: `torch.cuda.FloatTensor(...)`, `x.type("torch.cuda.FloatTensor")`, `set_default_tensor_type`, and
+`torch.Tensor(...)`, which makes a tensor of the default type. Such a type is a dtype and a device in one name; it is
+taken apart here and the device goes through the policy. Adapters for functions are in `adapters`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from pkgutil import resolve_name
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from torchdevice._torch.core import RealDevice, RealTensor, legacy_tensor_types
+from torchdevice.policy.resolve import Caller
+from torchdevice.translate.dtypes import narrowed
+from torchdevice.translate.engine import Function, dress, importable
+from torchdevice.translate.translator import Translator
+
+_ABSENT = object()
+_getframe = sys._getframe
+
+Construct = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+class StandInType(type):
+    """The metaclass: its instances behave as the class that they stand in for."""
+
+    _real: type
+    _construct: Construct
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> Any:
+        """A class statement that derives from a stand-in derives from the real class (or fails as it would there)."""
+        if not bases:
+            return super().__new__(mcls, name, bases, namespace, **kwargs)
+        real = tuple(base._real if isinstance(base, StandInType) else base for base in bases)
+        return types.new_class(name, real, kwargs, lambda body: body.update(namespace))
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls._construct(args, kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls._real) or type.__instancecheck__(cls, instance)  # a mock with our class as spec
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return subclass is cls or issubclass(subclass, cls._real)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls._real
+
+    def __hash__(cls) -> int:
+        return hash(cls._real)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls._real, name)
+
+    def __dir__(cls) -> list[str]:
+        return dir(cls._real)
+
+    def __repr__(cls) -> str:
+        return repr(cls._real)
+
+
+def stand_in(
+    real: type, path: str, construct: Construct, kind: type[StandInType] = StandInType, **extra: Any
+) -> StandInType:
+    """A class that is called through `construct` and otherwise is `real`; `kind` may refine what `isinstance` means."""
+
+    module, qualname = importable(path)
+    return kind(
+        real.__name__,
+        (),
+        {
+            "__module__": module,
+            "__qualname__": qualname,
+            "__doc__": real.__doc__,
+            "__new__": real.__new__,  # `torch.Event.__new__(cls, ...)` in a class built on the real one
+            "_real": real,
+            "_construct": staticmethod(construct),
+            **extra,
+        },
+    )
+
+
+def device_class(real: type, path: str, translator: Translator) -> StandInType:
+    """`torch.device`. Devices cannot change, so those that are decided once are shared."""
+    settled = translator.settled
+    places = translator.places
+
+    class DeviceType(StandInType):
+        """Making a device costs torch little, so the known cases of `Translator.translate` are inlined here."""
+
+        def __call__(cls, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
+            if args or kwargs or asked is _ABSENT:
+                return construct(args if asked is _ABSENT else (asked, *args), kwargs)
+            try:
+                made = settled.get(asked)
+            except TypeError:  # unhashable: no device, torch says so
+                return real(asked)
+            if made.__class__ is real:
+                return made
+            frame = _getframe(1)
+            known = places.get((id(frame.f_code), frame.f_lasti, path, asked))
+            if known is not None and known[2] is None and not translator.suspensions:
+                next(known[0])
+                return known[1]
+            return translated(asked, frame)
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not translator.in_force:
+            return real(*args, **kwargs)
+        type_and_index = args or (kwargs.get("type"), kwargs.get("index"))
+        asked = "cpu:-1" if type_and_index == ("cpu", -1) else real(*args, **kwargs)
+        return translated(asked, _getframe(2))
+
+    def translated(asked: Any, frame: FrameType) -> Any:
+        role = translator.roles[frame.f_code.co_filename]
+        if role.caller is Caller.TORCH and not role.relays:
+            # Torch names devices to compare with (`device == torch.device("mps:0")`); what it makes there is
+            # translated when it is made.
+            return real(asked)
+        given = translator.translate_from(asked, path, frame, moving=True)
+        return given if given.__class__ is real else real(given)
+
+    return stand_in(real, path, construct, DeviceType)
+
+
+def generator_class(real: type, path: str, translator: Translator) -> StandInType:
+    """`torch.Generator`: follows the policy, also when no device is given."""
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) > 1 or kwargs.keys() - {"device"} or (args and kwargs):
+            return real(*args, **kwargs)  # torch says what is wrong
+        asked = args[0] if args else kwargs.get("device")
+        given = translator.translate(asked, path, depth=2)
+        return real() if given is None else real(device=given)
+
+    return stand_in(real, path, construct)
+
+
+def stream_class(real: type, path: str, translator: Translator) -> StandInType:
+    """`torch.Stream` and `torch.Event`: the device may be the first argument or a keyword."""
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        asked = args[0] if args else kwargs.get("device")
+        if path in translator.ordered and "stream_id" not in kwargs and translator.in_force:
+            options = {name: value for name, value in kwargs.items() if name != "device"}
+            if asked is None or translator.redirected_type(str(asked), path, depth=2).partition(":")[0] == "cpu":
+                return translator.ordered[path](**options)
+        if asked is not None and "stream_id" not in kwargs:
+            given = translator.translate(asked, path, depth=2)
+            if args:
+                args = (given, *args[1:])
+            else:
+                kwargs["device"] = given
+        elif asked is None and translator.in_force and not translator.host.accelerated:
+            kwargs["device"] = RealDevice("cpu")  # torch would look for an accelerator and find none
+        return real(*args, **kwargs)
+
+    return stand_in(real, path, construct)
+
+
+_VIEWED = (RealTensor, torch.UntypedStorage, torch.TypedStorage)
+
+
+class LegacyType(NamedTuple):
+    """What a legacy type says: `torch.cuda.FloatTensor` is cuda and float32 (and not sparse)."""
+
+    device: str | None
+    dtype: torch.dtype
+    sparse: bool
+
+
+def read_legacy_type(name: str) -> LegacyType | None:
+    """Take a legacy type's name apart; None if it is not one (`torch.Tensor` and dtypes are not)."""
+    parts = name.split(".")
+    if parts[0] != "torch" or not parts[-1].endswith("Tensor") or parts[-1] == "Tensor":
+        return None
+    plain = getattr(torch, parts[-1], None)
+    dtype = getattr(plain, "dtype", None)
+    middle = [part for part in parts[1:-1] if part != "sparse"]
+    if not isinstance(dtype, torch.dtype) or len(middle) > 1:
+        return None
+    return LegacyType(middle[0] if middle else None, dtype, "sparse" in parts)
+
+
+def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
+    """A legacy type: what it makes has its dtype, on the device that the policy picks for its name."""
+    read = read_legacy_type(path)
+    assert read is not None, path
+    plain = getattr(torch, real.__name__)
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not translator.in_force:
+            return real(*args, **kwargs)
+        given = translator.translate(read.device, path, depth=2)
+        wanted = RealDevice(given if given is not None else "cpu")
+        if wanted.type == (read.device or "cpu"):
+            return real(*args, **kwargs)
+        if read.sparse:
+            return _sparse(args, read.dtype, wanted)
+        made = _original(plain)(*args, **kwargs)
+        return made.to(wanted)
+
+    return stand_in(real, path, construct, _LegacyStandIn, _read=read, _translator=translator)
+
+
+def _sparse(args: tuple[Any, ...], dtype: torch.dtype, device: RealDevice) -> torch.Tensor:
+    """What a sparse type makes: of indices, values and perhaps a size, of a size alone, or of nothing."""
+    if args and isinstance(args[0], torch.Tensor):
+        indices, values, *sizes = args
+        return torch.sparse_coo_tensor(indices.to(device), values.to(device, dtype), *sizes, device=device)
+    size = args[0] if args and isinstance(args[0], (list, tuple)) else args
+    return torch.sparse_coo_tensor(tuple(size) or (0,), dtype=dtype, device=device)
+
+
+class _LegacyStandIn(StandInType):
+    """`isinstance(x, torch.cuda.FloatTensor)`: a tensor of that dtype on the device that the name stands for."""
+
+    _read: LegacyType
+    _translator: Translator
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if isinstance(instance, cls._real):
+            return True
+        if not isinstance(instance, torch.Tensor) or instance.dtype is not cls._read.dtype:
+            return False
+        if instance.is_sparse is not cls._read.sparse:
+            return False
+        given = cls._translator.redirected_type(cls._read.device or "cpu", f"torch.{cls.__name__}")
+        return bool(instance.device.type == given)
+
+
+def _original(kind: Any) -> Any:
+    return kind._real if isinstance(kind, StandInType) else kind
+
+
+def tensor_type(original: Function, path: str, translator: Translator) -> Function:
+    """`x.type(...)`: a legacy type by name or as a class moves and casts; anything else is torch's business."""
+
+    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
+        asked = args[0] if args else kwargs.get("dtype")
+        read = _asked_legacy(asked) if translator.in_force else None
+        if read is None or read.sparse is not self.is_sparse:
+            try:
+                return original(self, *args, **kwargs)
+            except TypeError as refusal:
+                return narrowed(refusal, original, (self, *args), kwargs, path, translator)
+        given = translator.translate(read.device or "cpu", path)
+        wanted = given if isinstance(given, RealDevice) else RealDevice(given)
+        non_blocking = kwargs.get("non_blocking", args[1] if len(args) > 1 else False)
+        return self.to(device=wanted, dtype=read.dtype, non_blocking=non_blocking)
+
+    return dress(convert, original, path)
+
+
+def _asked_legacy(asked: Any) -> LegacyType | None:
+    if isinstance(asked, str):
+        return read_legacy_type(asked)
+    if isinstance(asked, type) and asked.__name__.endswith("Tensor"):
+        return read_legacy_type(f"{asked.__module__}.{asked.__name__}")
+    return None
+
+
+def default_tensor_type(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.set_default_tensor_type`: a type of the target is torch's business; else a dtype and a default device.
+
+    A type of the CPU takes back what an earlier call has set; tensors without a device go where the policy says.
+    """
+    moved = False
+
+    def set_default_tensor_type(t: Any) -> None:
+        nonlocal moved
+        read = _asked_legacy(t) if translator.in_force else None
+        # torch would find the stand-in under the name.
+        kind = _original(resolve_name(t) if isinstance(t, str) and read is not None else t)
+        if moved and read is not None:
+            torch.set_default_device(None)
+            moved = False
+        if read is None or read.device is None:
+            original(kind)
+            return
+        given = translator.translate(read.device, path)
+        wanted = given if isinstance(given, RealDevice) else RealDevice(given)
+        if wanted.type == read.device:
+            original(kind)
+            return
+        torch.set_default_dtype(read.dtype)
+        if wanted.type != "cpu" and not translator.fills:  # where they go anyway
+            torch.set_default_device(wanted)
+            moved = True
+
+    return dress(set_default_tensor_type, original, path)
+
+
+def default_type_constructor(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.Tensor(2, 3)`, `torch.Tensor([…])`: no device can be given, so it is "none given".
+
+    Of a tensor or a storage it is a view; a class of somebody's own knows what it does.
+    """
+
+    def construct(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(cls, *args, **kwargs)
+        if cls is not RealTensor or kwargs.get("device") is not None or (args and isinstance(args[0], _VIEWED)):
+            return made
+        given = translator.translate(None, path)
+        return made if given is None else made.to(given)
+
+    return dress(construct, original, path)
+
+
+def legacy_paths() -> list[str]:
+    """The legacy types that name a device (`torch.cuda.HalfTensor`, `torch.cuda.sparse.FloatTensor`) and dense ones of
+    the CPU; `torch.sparse.FloatTensor` goes by its arguments."""
+    return [f"{module.__name__}.{name}" for module, name in legacy_tensor_types() if module.__name__ != "torch.sparse"]

@@ -1,0 +1,164 @@
+"""Requests for a dtype that the target lacks (on mps: float64, complex128, float8): narrowed, kept on the CPU, refused.
+
+torch is asked first, so nothing is added to a call that works. Only its refusal of the dtype leads here.
+`TORCHDEVICE_FLOAT64` chooses what happens. Each place in user code gets one warning and is counted as a redirection.
+Adapters for `.double()`, for tensors in a checkpoint and for copies that must block on such a target are here too.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from typing import Any
+
+import torch
+
+from torchdevice._torch.core import RealDevice, RealTensor, place_storage, untyped_of
+from torchdevice.errors import TorchDeviceWarning
+from torchdevice.ledger import Changed, Site
+from torchdevice.policy.dtypes import dtype_on, refused_dtype
+from torchdevice.translate.callers import user_frame
+from torchdevice.translate.engine import Function, dress
+from torchdevice.translate.translator import Translator
+
+# torch's own words; the MPS backend raises them as TypeErrors, like errors of the caller that must go through.
+_REFUSALS = re.compile(r"Cannot convert a MPS Tensor to float64 dtype|Trying to convert (\w+) to the MPS backend")
+_CPU = RealDevice("cpu")
+_CONVERSIONS = frozenset({"to", "type", "double", "cdouble"})
+
+
+def narrowed(
+    refusal: TypeError | RuntimeError,
+    original: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    path: str,
+    translator: Translator,
+    takes_dtype: bool = True,
+) -> Any:
+    """The call again, in a dtype that the target has, or on the CPU. Raises `refusal` if it is something else."""
+    if isinstance(refusal, RuntimeError):
+        failure = translator.failure_of(refusal) if translator.failure_of is not None else None
+        if failure is None:
+            raise refusal
+        raise failure from refusal
+    refused = _REFUSALS.search(str(refusal))
+    if refused is None or translator.float64 == "error" or not translator.in_force:
+        raise refusal
+    wide = refused_dtype(refused[1] or "Double")
+    if wide is None:
+        raise refusal
+    narrow = dtype_on(translator.host.type, wide)
+    if translator.float64 == "cpu":
+        note(path, wide, "cpu", translator)
+        return _on_cpu(original, args, kwargs, wide)
+    note(path, wide, narrow, translator)
+    if not takes_dtype:  # `.double()`: the method's name is the dtype
+        return torch.ops.aten._to_copy.default(args[0], dtype=narrow) if args[0].dtype is not narrow else args[0]
+    type_on = translator.host.type
+    again = tuple(dtype_on(type_on, a) if isinstance(a, torch.dtype) else a for a in args)
+    options = {k: dtype_on(type_on, v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+    if again == args and options.get("dtype") is kwargs.get("dtype"):
+        if len(args) > 2 and args[2] is None:  # `Module.to` fills the places of `tensor.to(device, dtype, …)`
+            again = (*args[:2], narrow, *args[3:])
+        else:
+            options["dtype"] = narrow
+    return original(*again, **options)
+
+
+def _on_cpu(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wide: torch.dtype) -> Any:
+    """The request with its dtype and without its device: conversions of a tensor, else a factory."""
+    if args and isinstance(args[0], RealTensor) and getattr(original, "__name__", "") in _CONVERSIONS:
+        return torch.ops.aten._to_copy.default(args[0], dtype=wide, device=_CPU)
+    return original(*args, **{**kwargs, "device": _CPU})
+
+
+def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
+    """Count the place and warn of it once."""
+    frame = user_frame(sys._getframe(1), translator.roles)
+    asked, became = str(wide).removeprefix("torch."), str(given).removeprefix("torch.")
+    key = (id(frame.f_code), frame.f_lasti, path, asked, became)
+    counter = translator.ledger.counter(key)
+    if counter is None:
+        site = Site(frame.f_code.co_filename, frame.f_lineno)
+        reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.float64})"
+        counter = translator.ledger.open(key, frame.f_code, Changed(path, asked, became, reason, site))
+        warnings.warn_explicit(
+            f"{path} asked for {asked}; {reason}, so it became {became}.\n"
+            "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error refuses them",
+            TorchDeviceWarning,
+            site.file,
+            site.line,
+        )
+    next(counter)
+
+
+def blocking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a conversion that waits: asynchronous copies to MPS can hand out memory too early."""
+    if kwargs.get("non_blocking"):
+        kwargs = {**kwargs, "non_blocking": False}
+    for position, value in enumerate(args):
+        if isinstance(value, bool):  # the first one, in every form of the call
+            args = (*args[:position], False, *args[position + 1 :])
+            break
+    return args, kwargs
+
+
+def cast(original: Function, path: str, translator: Translator) -> Function:
+    """`.double()` and `.cdouble()`: the dtype is the method's name."""
+
+    def wide(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except TypeError as refusal:
+            return narrowed(refusal, original, (self, *args), kwargs, path, translator, takes_dtype=False)
+
+    return dress(wide, original, path)
+
+
+def with_dtype(original: Function, path: str, translator: Translator) -> Function:
+    """A function that computes in the dtype that it is given (`softmax(dtype=…)`)."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except TypeError as refusal:
+            return narrowed(refusal, elsewhere, args, kwargs, path, translator)
+
+    def elsewhere(first: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        return original(first if device is None else first.to(device), *args, **kwargs)
+
+    return dress(call, original, path)
+
+
+def waiting_copy(original: Function, path: str, translator: Translator) -> Function:
+    """`Tensor.copy_`: an asynchronous copy to the target can hand out memory too early, so it waits."""
+
+    def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+        if non_blocking and translator.blocks and translator.in_force and self.device.type == translator.host.type:
+            non_blocking = False
+        return original(self, src, non_blocking)
+
+    return dress(copy_, original, path)
+
+
+def rebuilt(original: Function, path: str, translator: Translator) -> Function:
+    """What `torch.load` builds tensors with: bytes of a dtype that the target lacks are read on the CPU."""
+
+    def rebuild(storage: Any, *args: Any) -> Any:
+        untyped = untyped_of(storage)
+        dtype, device = storage.dtype, untyped.device
+        narrow = dtype_on(device.type, dtype)
+        # Not left to torch's refusal: the tensor that it makes first and fills later would itself be narrowed.
+        if narrow is dtype or translator.float64 == "error" or not translator.in_force:
+            return original(storage, *args)
+        empty = torch.ops.aten.empty.memory_format([0], dtype=dtype, device=RealDevice("cpu"))
+        here = empty.set_(place_storage(untyped, "cpu"), *args)
+        note("torch.load", dtype, "cpu" if translator.float64 == "cpu" else narrow, translator)
+        if translator.float64 == "cpu":
+            return here
+        narrowed_here = torch.ops.aten._to_copy.default(here, dtype=narrow)
+        return torch.ops.aten._to_copy.default(narrowed_here, device=device)
+
+    return dress(rebuild, original, path)

@@ -1,0 +1,333 @@
+"""Adapters for data that comes in from outside: checkpoints, batches of a `DataLoader`, safetensors files.
+
+Worker processes are started through an entry that `session` provides; nothing here activates anything. The native code
+of safetensors asks torch for memory on the CPU and reads or writes it by address. It gets CPU memory; the device that a
+file is opened for is decided before.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+
+from torchdevice._torch.core import RealDevice, RealTensor, place_storage
+from torchdevice._torch.imports import when_imported
+from torchdevice.policy.dtypes import lacks_dtypes
+from torchdevice.policy.hosts import is_accelerator
+from torchdevice.policy.resolve import Caller
+from torchdevice.translate.adapters import PINNABLE, arriving
+from torchdevice.translate.classes import StandInType, stand_in
+from torchdevice.translate.engine import Function, Replacement, apply, dress
+from torchdevice.translate.translator import Translator
+
+Locate = Callable[[Any, str], Any]
+
+
+def load(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.load`: each storage goes where the policy sends the location that it was saved from or mapped to."""
+
+    def load_mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if translator.in_force:
+            asked, map_location = map_location, _mapped(map_location, path, translator, sys._getframe(1))
+            map_location.asked = asked
+        return original(f, map_location, *args, **kwargs)
+
+    return dress(load_mapped, original, path)
+
+
+def _mapped(map_location: Any, path: str, translator: Translator, frame: FrameType) -> Locate:
+    decided: dict[Any, Any] = {}
+
+    def place(storage: Any, location: Any) -> Any:
+        try:
+            if location not in decided:
+                decided[location] = translator.translate_from(location, path, frame)
+        except TypeError:  # unhashable: no device, torch says so
+            return place_storage(storage, location)
+        return place_storage(storage, decided[location])
+
+    def by_callable(storage: Any, location: str) -> Any:
+        placed = map_location(storage, location)
+        if placed is None:
+            return place(storage, location)
+        given = translator.translate_from(placed.device, path, frame)
+        return place_storage(placed, given)
+
+    def by_table(storage: Any, location: str) -> Any:
+        return place(storage, map_location.get(location, location))
+
+    def as_saved(storage: Any, location: str) -> Any:
+        return place(storage, location)
+
+    def to_one(storage: Any, location: str) -> Any:
+        return place(storage, map_location)
+
+    if map_location is None:
+        return as_saved
+    if isinstance(map_location, dict):
+        return by_table
+    return by_callable if callable(map_location) else to_one
+
+
+def exported_load(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.export.load`: a program that was exported for a device that is not here is moved by torch's own pass."""
+
+    def load(*args: Any, **kwargs: Any) -> Any:
+        program = original(*args, **kwargs)
+        if not translator.in_force:
+            return program
+        from torch.export.passes import move_to_device_pass
+
+        frame = sys._getframe(1)
+        named = {device: translator.translate_from(device, path, frame) for device in _devices_of(program)}
+        moved = {str(device): str(given) for device, given in named.items() if given is not device}
+        return move_to_device_pass(program, moved) if moved else program
+
+    return dress(load, original, path)
+
+
+def _devices_of(program: Any) -> set[RealDevice]:
+    """The accelerators that an exported program's graphs name, in constants and in what they promise of values."""
+    found = set()
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            for value in (*node.args, *node.kwargs.values(), getattr(node.meta.get("val"), "device", None)):
+                if isinstance(value, RealDevice) and is_accelerator(value.type):
+                    found.add(value)
+    return found
+
+
+def iterator_init(original: Function, path: str, translator: Translator) -> Function:
+    """The start of an epoch: no pinning where it has no meaning, and a dataset that workers can touch."""
+
+    def __init__(self: Any, loader: Any) -> None:  # noqa: N807
+        if not translator.in_force:
+            original(self, loader)
+            return
+        asked = loader.pin_memory
+        if asked and translator.host.type not in PINNABLE:
+            # For this call only: torch would warn on every epoch that there is nothing to pin for.
+            loader.pin_memory = False
+        try:
+            original(self, loader)
+        finally:
+            loader.pin_memory = asked
+        if loader.num_workers > 0 and translator.fills:
+            self._dataset = dataset_for_workers(self._dataset)
+
+    return dress(__init__, original, path)
+
+
+def iterator_next(original: Function, path: str, translator: Translator) -> Function:
+    """A batch that reaches user code is where a tensor without a device would be."""
+
+    def __next__(self: Any) -> Any:  # noqa: N807
+        batch = original(self)
+        if not translator.in_force or translator.caller() is not Caller.USER or not _holds_cpu_tensor(batch):
+            return batch
+        given = translator.translate(None, "torch.utils.data.DataLoader")
+        return batch if given is None else moved(batch, given, translator)
+
+    return dress(__next__, original, path)
+
+
+def moved(batch: Any, device: Any, translator: Translator) -> Any:
+    """The same structure with its tensors on `device`, built as torch's own collation builds structures."""
+    if isinstance(batch, RealTensor):
+        return arriving(batch, device, "torch.utils.data.DataLoader", translator)
+    if not isinstance(batch, (str, bytes, type)) and callable(getattr(batch, "to", None)):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        clone = copy.copy(batch)
+        clone.update({key: moved(value, device, translator) for key, value in batch.items()})  # type: ignore[attr-defined]
+        return clone
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(moved(value, device, translator) for value in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(moved(value, device, translator) for value in batch)
+    return batch
+
+
+def _holds_cpu_tensor(batch: Any) -> bool:
+    if isinstance(batch, RealTensor):
+        return batch.is_cpu
+    if isinstance(batch, Mapping):
+        return any(_holds_cpu_tensor(value) for value in batch.values())
+    if isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)):
+        return any(_holds_cpu_tensor(value) for value in batch)
+    return callable(getattr(batch, "to", None))
+
+
+def dataset_for_workers(dataset: Any) -> Any:
+    """The dataset with its accelerator tensors on the CPU: worker processes cannot use the accelerator.
+
+    Looks into datasets, lists, tuples and dicts; what holds no such tensor is passed on as it is.
+    """
+    if isinstance(dataset, RealTensor):
+        return dataset if dataset.is_cpu else dataset.to(RealDevice("cpu"))
+    if isinstance(dataset, dict):
+        return _rebuilt(dataset, {key: dataset_for_workers(value) for key, value in dataset.items()})
+    if isinstance(dataset, (list, tuple)) and not hasattr(dataset, "_fields"):
+        items = [dataset_for_workers(value) for value in dataset]
+        changed = any(new is not old for new, old in zip(items, dataset, strict=True))
+        return type(dataset)(items) if changed else dataset
+    if isinstance(dataset, torch.utils.data.Dataset) and hasattr(dataset, "__dict__"):
+        state = dataset_for_workers(vars(dataset))
+        if state is vars(dataset):
+            return dataset
+        clone = copy.copy(dataset)
+        vars(clone).update(state)
+        return clone
+    return dataset
+
+
+def _rebuilt(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
+    return after if any(after[key] is not before[key] for key in before) else before
+
+
+Undo = Callable[[], object]
+
+_TORCH = ("pt", "torch", "pytorch")  # its names for us among the frameworks that it makes tensors for
+_LACKING = ("F64", "F8_")  # how its names of the dtypes in `policy.dtypes` begin
+_OPTIONS = ("filename", "framework", "device")
+_READERS = ("_to_ndarray", "_tobytes")  # move a tensor to the CPU and take its address; one of them is there
+
+
+class _OnRealTorch:
+    """A native object; what it is asked is answered on real torch."""
+
+    def __init__(self, native: Any, translator: Translator) -> None:
+        self._native = native
+        self._translator = translator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    # So that `isinstance` says what it says of the native object.
+    __class__ = property(lambda self: type(self._native))
+
+
+class _Slice(_OnRealTorch):
+    """What `get_slice` gives; `moved` takes what was read from the CPU to the target, narrowed."""
+
+    def __init__(self, native: Any, translator: Translator, moved: Callable[[Any], Any] | None) -> None:
+        super().__init__(native, translator)
+        self._moved = moved
+
+    def __getitem__(self, index: Any) -> Any:
+        with self._translator.suspended():
+            read = self._native[index]
+        return read if self._moved is None else self._moved(read)
+
+
+class _File(_OnRealTorch):
+    """An open file; `on_cpu` is the same for the CPU, to read what the target has no dtype for."""
+
+    def __init__(self, native: Any, translator: Translator, device: Any, on_cpu: Any) -> None:
+        super().__init__(native, translator)
+        self._device = device
+        self._on_cpu = on_cpu
+
+    def __enter__(self) -> _File:
+        for each in filter(None, (self._native, self._on_cpu)):
+            each.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> Any:
+        if self._on_cpu is not None:
+            self._on_cpu.__exit__(*exception)
+        return self._native.__exit__(*exception)
+
+    def get_tensor(self, name: str) -> Any:
+        """One tensor."""
+        if self._has_no_dtype_there(name):
+            return self.get_slice(name)[...]
+        with self._translator.suspended():
+            return self._native.get_tensor(name)
+
+    def get_tensors(self) -> Any:
+        """All tensors by name."""
+        names = list(self._native.keys())
+        if any(map(self._has_no_dtype_there, names)):
+            return {name: self.get_tensor(name) for name in names}
+        with self._translator.suspended():
+            return self._native.get_tensors()
+
+    def get_slice(self, name: str) -> _Slice:
+        """A tensor to take parts of."""
+        if self._has_no_dtype_there(name):
+            return _Slice(self._on_cpu.get_slice(name), self._translator, lambda read: read.to(self._device))
+        return _Slice(self._native.get_slice(name), self._translator, None)
+
+    def _has_no_dtype_there(self, name: str) -> bool:
+        return self._on_cpu is not None and self._native.get_slice(name).get_dtype().startswith(_LACKING)
+
+
+def open_file(real: type, path: str, translator: Translator) -> StandInType:
+    """`safe_open`: the device is the third argument or a keyword."""
+
+    def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        options = dict(zip(_OPTIONS, args, strict=False))
+        if not translator.in_force or len(args) > len(_OPTIONS) or options.keys() & kwargs.keys():
+            return real(*args, **kwargs)  # the latter two are refused there
+        options |= kwargs
+        if options.get("framework") not in _TORCH:
+            return real(**options)
+        asked = options.get("device", "cpu")
+        given = translator.translate(asked, path, depth=2)
+        if given is not asked:
+            options["device"] = str(given)
+        with translator.suspended():
+            narrow = lacks_dtypes(str(given).partition(":")[0])
+            on_cpu = real(**{**options, "device": "cpu"}) if narrow else None
+            return _File(real(**options), translator, given, on_cpu)
+
+    return stand_in(real, path, construct)
+
+
+def truthful(original: Function, path: str, translator: Translator) -> Function:
+    """A function that runs on real torch."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with translator.suspended():
+            return original(*args, **kwargs)
+
+    return dress(call, original, path)
+
+
+def start(translator: Translator) -> list[Undo]:
+    """From now on, or from when safetensors is imported. The ways back."""
+    ways_back: list[Undo] = []
+
+    def replace(find: Callable[[Translator], list[Replacement]]) -> None:
+        ways_back.append(apply(find(translator)).undo)
+
+    waiting = [
+        when_imported("safetensors", "safe_open", functools.partial(replace, _openers)),
+        when_imported("safetensors.torch", "load_file", functools.partial(replace, _readers)),
+    ]
+    return [lambda: [undo() for undo in reversed(ways_back)], *waiting]
+
+
+def _openers(translator: Translator) -> list[Replacement]:
+    """`safe_open`, wherever a module has imported it from there."""
+    real = sys.modules["safetensors"].safe_open
+    ours = open_file(real, "safetensors.safe_open", translator)
+    holders = [each for each in list(sys.modules.items()) if getattr(each[1], "__dict__", {}).get("safe_open") is real]
+    return [Replacement(f"{name}.safe_open", module, "safe_open", ours) for name, module in holders]
+
+
+def _readers(translator: Translator) -> list[Replacement]:
+    module = sys.modules["safetensors.torch"]
+    found = [name for name in _READERS if hasattr(module, name)]
+    paths = {name: f"safetensors.torch.{name}" for name in found}
+    return [
+        Replacement(path, module, name, truthful(getattr(module, name), path, translator))
+        for name, path in paths.items()
+    ]

@@ -1,0 +1,122 @@
+"""Adapters of the methods that move: `.to(...)`, `.cpu()`, `.cuda()` and its kin, of tensors, modules and storages."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import torch
+
+from torchdevice._torch.core import RealDevice, RealTensor
+from torchdevice.translate.dtypes import blocking, narrowed
+from torchdevice.translate.engine import Function, dress, parameter_names
+from torchdevice.translate.subclasses import PLAIN, as_torch_sees_it
+from torchdevice.translate.translator import Translator
+
+_ABSENT = object()
+
+
+def convert_to(original: Function, path: str, translator: Translator) -> Function:
+    """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
+    settled = translator.settled
+    seen = as_torch_sees_it(original, "to") if path == "torch.Tensor.to" else original
+
+    def to(self: Any, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            known = asked in settled
+        except TypeError:  # unhashable: no device, torch says so
+            known = True
+        if known and (self.__class__ is RealTensor or self.__class__ in PLAIN):
+            # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
+            try:
+                if not args and not kwargs:
+                    return original(self, asked)
+                if translator.blocks:
+                    args, kwargs = blocking(args, kwargs)
+                return original(self, asked, *args, **kwargs)
+            except (TypeError, RuntimeError) as refusal:
+                return narrowed(refusal, original, (self, asked, *args), kwargs, path, translator)
+        return elsewhere(self, asked, args, kwargs)
+
+    def elsewhere(self: Any, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        by_name = asked is _ABSENT
+        device = kwargs.get("device") if by_name else asked
+        given = device
+        if isinstance(device, (str, bytes, int, RealDevice, Integral)):
+            given = translator.translate(device, path, depth=2, moving=True)
+        if given is not device and by_name:
+            kwargs["device"] = given
+        moved = converted(self, () if by_name else (given, *args), kwargs)
+        return kept_apart(self, moved) if given is not device and str(device).startswith("cpu") else moved
+
+    def converted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if translator.blocks:
+            args, kwargs = blocking(args, kwargs)
+        try:
+            return seen(self, *args, **kwargs)
+        except (TypeError, RuntimeError) as refusal:
+            return narrowed(refusal, seen, (self, *args), kwargs, path, translator)
+
+    return dress(to, original, path)
+
+
+def move_to_cpu(original: Function, path: str, translator: Translator, to: Function) -> Function:
+    """`.cpu()`: a request for the CPU, so it stays where it is when that request is redirected."""
+
+    def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = translator.translate("cpu", path, moving=True)
+        if given == "cpu":
+            return original(self, *args, **kwargs)
+        return kept_apart(self, to(self, *args, device=given, **kwargs))
+
+    return dress(cpu, original, path)
+
+
+def kept_apart(self: Any, moved: Any) -> Any:
+    """What leaves an accelerator is a copy, also where it stays there: weights that a program keeps must not follow.
+
+    A leaf that gradients are collected in was made for the CPU and never left it: it stays the leaf.
+    """
+    if moved is not self or not isinstance(self, RealTensor):
+        return moved
+    return self if self.requires_grad and self.is_leaf and torch.is_grad_enabled() else self.clone()
+
+
+def move_to_accelerator(original: Function, path: str, translator: Translator, to: Function, kind: str) -> Function:
+    """`.cuda()` and its kin: the method's name is the type, an argument may give the index."""
+
+    accepted = _options_of_move(original)
+
+    def accelerate(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not translator.in_force or len(args) > 1 or not kwargs.keys() <= accepted:  # the latter is refused by torch
+            return original(self, device, *args, **kwargs)
+        asked = kind if device is None else device
+        if isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0:
+            asked = f"{kind}:{asked}"
+        given = translator.translate(asked, path, moving=True)
+        where = given if isinstance(given, RealDevice) else _device_or_none(given)
+        if where is None or where.type == kind:
+            return original(self, device if given is asked else given, *args, **kwargs)
+        if args:
+            kwargs["non_blocking"] = args[0]
+        if translator.blocks:
+            kwargs.pop("non_blocking", None)
+        try:
+            return to(self, device=where, **kwargs)
+        except (TypeError, RuntimeError) as refusal:
+            return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
+
+    return dress(accelerate, original, path)
+
+
+def _options_of_move(method: Function) -> frozenset[str]:
+    """The options of a method such as `.cuda()`: modules and storages say theirs, a tensor's method of C does not."""
+    named = parameter_names(method)
+    return named if "device" in named else frozenset({"non_blocking", "memory_format"})
+
+
+def _device_or_none(asked: Any) -> Any:
+    try:
+        return RealDevice(asked)
+    except (RuntimeError, TypeError):  # not a device: the original says so
+        return None

@@ -1,0 +1,52 @@
+"""Tensor classes with a `__torch_function__` of their own, and which function object they are shown for a method.
+
+torch looks a method up by name to hand it over, and would find our replacement. A class that is older than the
+activation has torch's own functions in its tables and is shown those; one that was made while we are active found the
+replacements when it filled its tables (`HANDLED[torch.Tensor.to]`), and is shown what it found.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import handle_torch_function, has_torch_function
+
+from torchdevice._torch.core import RealTensor
+
+# Tensors that no class of somebody's own can have a say about.
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
+# Whether a class is older than the activation that it met first.
+_older: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
+def notice(active: bool) -> None:
+    """At the start and at the end of an activation: classes that nobody knows yet were made in the time before it."""
+    for kind in _derived(RealTensor):
+        _older.setdefault(kind, not active)
+
+
+def _derived(kind: type) -> Iterator[type]:
+    subclasses: list[type] = kind.__subclasses__()
+    for each in subclasses:
+        yield each
+        yield from _derived(each)
+
+
+def as_torch_sees_it(original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The method `name` of `torch.Tensor` for use inside a replacement of it.
+
+    Only tensors dispatch to `__torch_function__`. While a mode is on, `has_torch_function` is true for any object, so
+    methods of other classes (`Module.to`) must not come here.
+    """
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.__class__ in PLAIN or not has_torch_function((self,)):
+            return original(self, *args, **kwargs)
+        shown = original if _older.get(self.__class__) else getattr(torch.Tensor, name)
+        return handle_torch_function(shown, (self,), self, *args, **kwargs)
+
+    return call

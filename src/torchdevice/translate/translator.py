@@ -1,0 +1,225 @@
+"""The running policy: from what a call asked for to what torch is given, with every redirection recorded.
+
+One object a process, because wrappers that user code holds on to (`from torch import zeros`) must follow later
+activations and go silent after deactivation. The table itself is `policy.resolve`; the wrappers are `adapters`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import torch
+
+from torchdevice._torch.core import RealDevice, has_device_context
+from torchdevice.ledger import Key, Ledger, Redirect, Site, renew_after_fork
+from torchdevice.policy.hosts import Host, is_accelerator
+from torchdevice.policy.resolve import NOTHING, Caller, CpuOverride, Decision, Request, parse, resolve
+from torchdevice.translate import subclasses
+from torchdevice.translate.callers import TRACED, Role, Roles, user_frame
+
+_getframe = sys._getframe
+_suspended: ContextVar[bool] = ContextVar("torchdevice_suspended", default=False)
+
+
+class Route:
+    """A decision as the running translator wants it. `given` None: leave the request as it is."""
+
+    __slots__ = ("decision", "given", "request")
+
+    def __init__(self, request: Request, decision: Decision) -> None:
+        self.request = request
+        self.decision = decision
+        self.given = decision.device if decision.redirected else None
+
+
+class Translator:
+    """Decides and records.
+
+    `settled` maps requests that need neither to their device: wrappers look there first. `places` holds the places
+    in user code that were seen: their counter, what the request becomes, and what would leave it alone.
+    """
+
+    def __init__(self) -> None:
+        self.settled: dict[object, object] = {}
+        self.ledger: Ledger[Redirect] = Ledger()
+        self.override = CpuOverride()
+        self.host = Host("cpu")
+        self.policy = "accelerate"
+        self.float64 = "downcast"
+        self.blocks = False  # copies to the target wait, whatever was asked
+        self.ordered: dict[str, Any] = {}  # what stands for torch.Stream and torch.Event where the target has neither
+        self.failure_of: Callable[[BaseException], BaseException | None] | None = None  # CUDA's error for the target's
+        self.active = False
+        self.fills = False
+        self.roles = Roles()
+        self.suspensions = 0  # in all threads together: while it is 0 nobody needs to ask for their own
+        self.at_first_redirect: Callable[[Redirect], None] | None = None  # told once, also of a place that is known
+        self.at_first_decision: Callable[[], None] | None = None  # may start another host
+        self._lock = threading.Lock()
+        renew_after_fork(self, "_lock")
+        self._routes: list[dict[object, Route]] = [{} for _ in Caller]  # by Role.slot
+        self.places: dict[Key, tuple[Iterator[int], RealDevice, Callable[[], bool] | None]] = {}
+
+    def start(self, host: Host, policy: str) -> None:
+        """Take up a host and a policy. The ledger goes on: counts belong to the process until cleared."""
+        self.stop()
+        subclasses.notice(active=False)
+        self.host, self.policy = host, policy
+        self.fills = policy == "accelerate" and host.accelerated
+        self.blocks = host.type == "mps"
+        self.settled.update(_settled_requests(host, self.fills))
+        self.active = True
+
+    def stop(self) -> None:
+        """Pass everything through, also for wrappers that are still held somewhere."""
+        subclasses.notice(active=self.active)
+        self.active = self.fills = False
+        self.at_first_redirect = self.at_first_decision = None
+        self.settled.clear()
+        self.override.reset()
+        self.places.clear()
+        for routes in self._routes:
+            routes.clear()
+
+    @property
+    def in_force(self) -> bool:
+        """Whether requests are translated in this context."""
+        return self.active and not _suspended.get()
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Real torch inside, for this thread and task only."""
+        token = _suspended.set(True)
+        with self._lock:
+            self.suspensions += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.suspensions -= 1
+            _suspended.reset(token)
+
+    def translate(self, asked: Any, api: str, depth: int = 1, moving: bool = False) -> Any:
+        """What to give torch instead of `asked`, or `asked` itself. `depth` frames up is the code that called.
+
+        `moving`: a method that moves a tensor, which torch's compiler leaves in its graphs as it was written.
+        """
+        frame = _getframe(depth + 1)
+        try:
+            known = self.places.get((id(frame.f_code), frame.f_lasti, api, asked))
+        except TypeError:  # unhashable: no device, torch says so
+            return asked
+        if known is not None and not (self.suspensions and _suspended.get()):
+            counter, given, unless = known
+            if unless is None or not unless():
+                next(counter)
+                return given
+            return asked
+        return self.translate_from(asked, api, frame, moving)
+
+    def translate_from(self, asked: Any, api: str, frame: FrameType, moving: bool = False) -> Any:
+        """The same for a decision that falls later than the call: `frame` is the code that called."""
+        if not self.in_force:
+            return asked
+        role = self.roles[frame.f_code.co_filename]
+        return self._decide(asked, api, frame, TRACED if moving and role.relays else role)
+
+    def translate_traced(self, asked: Any, api: str) -> Any:
+        """The same for code under torch's compiler: what is traced counts as user code."""
+        return self._decide(asked, api, _getframe(1), TRACED) if self.in_force else asked
+
+    def redirected_type(self, asked_type: str, api: str, depth: int = 1) -> str:
+        """For parameters that are a device type by name: the type that such requests go to."""
+        device = self.translate(asked_type, api, depth + 1)
+        return device.type if isinstance(device, RealDevice) else asked_type
+
+    def caller(self, depth: int = 1) -> Caller:
+        """Who calls, `depth` frames up."""
+        return self.roles[_getframe(depth + 1).f_code.co_filename].caller
+
+    def has_asked_beyond(self, kind: str) -> bool:
+        """Whether an accelerator of another type than `kind` was redirected so far."""
+        asked = {record.asked.partition(":")[0] for record in self.ledger.totals()}
+        return any(map(is_accelerator, asked - {str(NOTHING), kind}))
+
+    def _decide(self, asked: Any, api: str, frame: FrameType, role: Role) -> Any:
+        if self.at_first_decision is not None:
+            look, self.at_first_decision = self.at_first_decision, None
+            look()
+        try:
+            route = self._routes[role.slot].get(asked) or self._find_route(asked, role)
+        except (RuntimeError, TypeError, ValueError):  # not a device: torch says so itself, in its own words
+            return asked
+        if route.request.override:
+            if role.caller is Caller.USER:
+                self.override.flip()
+            return route.decision.device
+        unless = self._unless(route.request)
+        if route.given is None or (unless is not None and unless()):
+            return asked
+        place = user_frame(frame, self.roles) if role.inner else frame
+        code = place.f_code
+        key = (id(code), place.f_lasti, api, asked)
+        counter = self.ledger.counter(key)
+        if counter is None or self.at_first_redirect is not None:
+            site = Site(code.co_filename, place.f_lineno)
+            record = Redirect(api, str(route.request), str(route.given), route.decision.reason, site)
+            counter = self.ledger.open(key, code, record)
+            tell, self.at_first_redirect = self.at_first_redirect, None
+            if tell is not None:
+                tell(record)
+        next(counter)
+        if not role.inner and self.host.count == 1 and _is_remembered(asked):
+            self.places[key] = (counter, route.given, unless)
+        return route.given
+
+    def _unless(self, request: Request) -> Callable[[], bool] | None:
+        """What would leave a redirected request alone: the override, or a default device (translated when set)."""
+        if request.type is None:
+            return has_device_context
+        return self.override.is_on if request.type == "cpu" else None
+
+    def _find_route(self, asked: Any, role: Role) -> Route:
+        request = NOTHING if asked is None else parse(asked)
+        host = self.host
+        if host.count > 1:
+            host = replace(host, current=torch.accelerator.current_device_index())
+        route = Route(request, resolve(request, host, self.policy, False, role.caller))
+        # With more devices a request may depend on which one is current in this thread.
+        if host.count == 1 and _is_remembered(asked):
+            self._routes[role.slot][asked] = route
+        return route
+
+
+def _is_remembered(asked: object) -> bool:
+    """Ordinals are not: `True`, `1.0` and NumPy's numbers are equal to them, and torch takes only some for a device."""
+    return asked is None or isinstance(asked, (str, RealDevice))
+
+
+def _settled_requests(host: Host, fills: bool) -> Iterator[tuple[object, object]]:
+    """Requests that no caller and no override can turn into anything else on this host.
+
+    dtypes are among them because `.to(dtype)` asks for one at the place where `.to(device)` asks for a device.
+    """
+    yield from ((value, value) for value in vars(torch).values() if isinstance(value, torch.dtype))
+    if not fills:
+        yield None, None
+    for kind in ("meta", host.type) if fills else ("meta", "cpu", host.type):
+        yield from _spellings(RealDevice(kind))
+        for index in range(host.count if kind == host.type else 1):
+            yield from _spellings(RealDevice(kind, index))
+
+
+def _spellings(device: RealDevice) -> Iterator[tuple[object, object]]:
+    yield device, device
+    yield str(device), device
+
+
+translator = Translator()

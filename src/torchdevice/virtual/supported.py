@@ -1,0 +1,184 @@
+"""What the real backends support in the installed torch, read from torch at run time. Holds no state of a device.
+
+Two sources: `native_functions.yaml` (inside the wheel, in torchgen) says which kernels a backend registers;
+`torch/testing/_internal/common_mps.py` says which dtypes the MPS kernels refuse. Both are parsed as text: importing
+torch's testing package would cost seconds and pull in NumPy.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+# Registered for MPS by C++ code outside native_functions.yaml (torch's MPSFallback.mm); they run on the CPU there too.
+# Of `linalg_svd` the kernel inside is named, so that gradients work; svdvals, which calls it too, is then allowed.
+MPS_EXTRA = frozenset(
+    {"embedding_renorm_", "_linalg_svd", "_linalg_svd.U", "im2col", "col2im"}
+    | {"_slow_conv2d_forward", "_slow_conv2d_forward.output"}
+)
+# Composite for torch, but their C++ asks for the device type: on every device they are one kernel of ours, by
+# functionality. (Not `convolution`: the tracer of TorchScript records what it calls, `_convolution`.)
+WHOLE = {
+    "": ("_convolution", "convolution_backward", "convolution_overrideable", "convolution_backward_overrideable"),
+    "Quantized": ("copy_",),
+}
+
+
+class Operator(NamedTuple):
+    """One entry of native_functions.yaml, as far as it matters here."""
+
+    dispatch: frozenset[str]
+    delegate: str
+    device_check: bool
+
+
+def _torch_file(package: str, *parts: str) -> Path | None:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    path = Path(spec.submodule_search_locations[0]).joinpath(*parts)
+    return path if path.exists() else None
+
+
+@cache
+def operators() -> dict[str, Operator]:
+    """Every operator of native_functions.yaml: name with overload → what it says."""
+    path = _torch_file("torchgen", "packaged", "ATen", "native", "native_functions.yaml")
+    if path is None:
+        return {}
+    found: dict[str, Operator] = {}
+    # One entry starts at each "- func:"; a YAML parser would be a dependency and takes ten times as long.
+    for entry in path.read_text().split("\n- func: ")[1:]:
+        name = entry[: entry.index("(")]
+        keys: set[str] = set()
+        if dispatch := re.search(r"^  dispatch:\n((?:    .*\n?)+)", entry, re.M):
+            for line in dispatch[1].splitlines():
+                left, colon, _ = line.partition(":")
+                if colon and not left.strip().startswith("#"):
+                    keys.update(key.strip() for key in left.split(","))
+        delegate = re.search(r"^  structured_delegate: ([\w.]+)", entry, re.M)
+        checked = not re.search(r"^  device_check: NoCheck", entry, re.M)
+        found[name] = Operator(frozenset(keys), delegate[1] if delegate else "", checked)
+    return found
+
+
+@cache
+def listed(key: str) -> frozenset[str]:
+    """Operators (without `aten::`) that the real backend registers a kernel for under this dispatch key."""
+    table = operators()
+    names = {
+        name for name, op in table.items() if key in op.dispatch or (op.delegate and key in table[op.delegate].dispatch)
+    }
+    return frozenset(names | (MPS_EXTRA if key == "MPS" else frozenset()))
+
+
+def decomposes(name: str) -> bool:
+    """Whether torch has a composite for it, which a backend without a kernel of its own then uses."""
+    op = operators().get(name)
+    return op is not None and any(key.startswith("Composite") for key in op.dispatch)
+
+
+def delegates_to(name: str, kernels: frozenset[str]) -> bool:
+    op = operators().get(name)
+    return op is not None and op.delegate in kernels
+
+
+def needs_device_check(name: str) -> bool:
+    """Whether 0-dim CPU tensors are refused too. Operators that torch does not list are lenient."""
+    op = operators().get(name)
+    return op.device_check if op else False
+
+
+# --------------------------------------------------------------------------------------------- dtypes that MPS refuses
+# OpInfo speaks of public functions; the kernel that refuses has another name for these.
+_KERNEL_OF = {
+    "nn.functional.conv1d": ("_convolution",),
+    "nn.functional.conv2d": ("_convolution",),
+    "nn.functional.conv3d": ("_convolution",),
+    "nn.functional.conv_transpose1d": ("_convolution",),
+    "nn.functional.conv_transpose2d": ("_convolution",),
+    "nn.functional.conv_transpose3d": ("_convolution",),
+    "nn.functional.avg_pool1d": ("avg_pool2d",),
+    "nn.functional.linear": ("linear",),
+}
+
+
+@cache
+def mps_lists() -> dict[str, dict[str, tuple[str, ...] | None]]:
+    """The dictionaries of common_mps.py: list name → OpInfo name → dtypes (None: all of them)."""
+    path = _torch_file("torch", "testing", "_internal", "common_mps.py")
+    if path is None:
+        return {}
+    lists: dict[str, dict[str, tuple[str, ...] | None]] = {}
+    for node in ast.walk(ast.parse(path.read_text())):
+        value = getattr(node, "value", None)
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if not (isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(target, ast.Name)):
+            continue
+        if isinstance(value, ast.Dict):
+            lists[target.id] = _read_dict(value)
+        elif isinstance(value, ast.Set):
+            names = [e.value for e in value.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+            lists[target.id] = dict.fromkeys(names)
+    return lists
+
+
+def _read_dict(node: ast.Dict) -> dict[str, tuple[str, ...] | None]:
+    entries: dict[str, tuple[str, ...] | None] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            dtypes = [e.attr for e in value.elts if isinstance(e, ast.Attribute)] if isinstance(value, ast.List) else []
+            entries[key.value] = tuple(dtypes) if isinstance(value, ast.List) else None
+    return entries
+
+
+@cache
+def denied_dtypes(key: str) -> dict[str, int]:
+    """Operator (without `aten::`) → dtypes that the real kernel refuses, one bit a ScalarType. Known only for MPS."""
+    if key != "MPS":
+        return {}
+    masks: dict[str, int] = {}
+    for opinfo, dtypes in mps_lists().get("UNIMPLEMENTED_XFAILLIST", {}).items():
+        # None: not implemented at all, which native_functions.yaml says more exactly. float32: only single samples
+        # fail (a norm that needs an SVD), or the operator would not exist.
+        if not dtypes or "float32" in dtypes:
+            continue
+        mask = sum(1 << _SCALAR_TYPES[dtype] for dtype in set(dtypes) if dtype in _SCALAR_TYPES)
+        for kernel in kernels_of(opinfo):
+            masks[kernel] = masks.get(kernel, 0) | mask
+    return masks
+
+
+_AVERAGE_POOL = "nn.functional.adaptive_avg_pool2d"
+
+
+@cache
+def even_sizes_only(key: str) -> frozenset[str]:
+    """Operators that have a kernel and yet are listed as not implemented: pooling to sizes that do not divide."""
+    if key != "MPS" or mps_lists().get("UNIMPLEMENTED_XFAILLIST", {}).get(_AVERAGE_POOL, ()) is not None:
+        return frozenset()
+    name = _AVERAGE_POOL.rpartition(".")[2]
+    return frozenset(each for each in listed(key) if each.removeprefix("_").startswith(name))
+
+
+# c10::ScalarType; the order has not changed since it was made
+_ORDER = (
+    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool "
+    "qint8 quint8 qint32 bfloat16"
+)
+_SCALAR_TYPES = {name: number for number, name in enumerate(_ORDER.split())}
+
+
+@cache
+def kernels_of(opinfo: str) -> tuple[str, ...]:
+    """The operators behind an OpInfo name: the MPS kernels named after it, or else the composite of that name."""
+    if opinfo in _KERNEL_OF:
+        return _KERNEL_OF[opinfo]
+    base = opinfo.removeprefix("nn.functional.").replace(".", "_")
+    wanted = {base, f"_{base}", f"{base}_"}
+    found = tuple(name for name in sorted(listed("MPS")) if name.partition(".")[0] in wanted)
+    return found or tuple(name for name in operators() if name.partition(".")[0] == base)

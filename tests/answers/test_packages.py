@@ -1,0 +1,60 @@
+"""Packages that compute by CUDA itself: what a program is told that one of them ended."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import torchdevice, write
+from torchdevice.answers.packages import PACKAGES, hint, hinting, package
+from torchdevice.answers.rows import TRUTH_PACKAGES
+
+
+def raised_in(module: str, error: BaseException) -> BaseException:
+    space: dict[str, object] = {"__name__": module, "error": error}
+    exec("def fail():\n    raise error", space)
+    with pytest.raises(type(error)) as raised:
+        space["fail"]()  # type: ignore[operator]
+    return raised.value
+
+
+def test_every_package_that_gets_the_truth_has_a_row() -> None:
+    assert {name for name in TRUTH_PACKAGES if "/" not in name} <= set(PACKAGES)
+    assert all(PACKAGES.values())
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_missing_package_and_one_that_failed_are_explained(name: str) -> None:
+    for module in (name, f"{name}.kernels"):
+        missing = hint(ModuleNotFoundError(f"No module named '{module}'", name=module), "cpu")
+        assert missing.startswith(f"{name} was imported, and is not available; the device here is cpu")
+        failed = hint(raised_in(module, RuntimeError("no driver")), "mps")
+        assert failed.startswith(f"{name} failed; the device here is mps")
+        assert missing.endswith(f"\nHint: {PACKAGES[name]}")
+        assert failed.endswith(f"\nHint: {PACKAGES[name]}")
+
+
+def test_other_errors_get_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [ModuleNotFoundError("No module named 'tritonclient'", name="tritonclient"), ValueError("made by hand")]
+    others += [raised_in("apexlike.amp", RuntimeError("no"))]  # type: ignore[list-item]
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    shown: list[object] = []
+    show = hinting(lambda *args: shown.append(args), "cpu")
+    for error in others:
+        assert hint(error, "cpu") == ""
+        show(type(error), error, error.__traceback__)
+    assert len(shown) == len(others)
+    assert said.getvalue() == ""
+    assert package("flash_attn_interface") is None
+
+
+def test_a_program_under_run_ends_with_the_hint(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"program.py": "import torch\nimport flash_attn.layers\n"})
+    done = torchdevice("run", "--target", "cpu", folder / "program.py")
+    assert done.returncode == 1
+    assert "ModuleNotFoundError: No module named 'flash_attn'\ntorchdevice: flash_attn was imported" in done.stderr
+    assert "\nHint: CUDA kernels; torch.nn.functional.scaled_dot_product_attention" in done.stderr
