@@ -104,6 +104,24 @@ def test_batch_statistics_in_half_precision_are_kept() -> None:
 # --- graphs -----------------------------------------------------------------------------------------------------
 
 
+def test_a_capture_imports_nothing_of_the_compiler() -> None:
+    done = run_python(
+        "-c",
+        """
+import sys, torch, torchdevice
+torchdevice.activate(target="cpu")
+graph, x = torch.cuda.CUDAGraph(), torch.zeros(3)
+before = set(sys.modules)
+with torch.cuda.graph(graph):
+    y = x + 1
+x.fill_(4)
+graph.replay()
+print(y.tolist(), sorted(name for name in set(sys.modules) - before if name.startswith("torch")))
+""",
+    )
+    assert done.stdout == "[5.0, 5.0, 5.0] []\n", done.stdout + done.stderr
+
+
 def _model() -> nn.Module:
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).cuda()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from torchdevice.answers.device import Device
 from torchdevice.answers.random import generators
-from torchdevice.answers.real import Target
 
 
-class Untouched(Target):
+class Untouched(Device):
     """Two devices that nothing has initialised."""
 
     def __init__(self) -> None:

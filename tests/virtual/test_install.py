@@ -12,7 +12,7 @@ import torch
 import torchdevice.virtual
 from tests.virtual.harness import on, run_python
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable
-from torchdevice.virtual import build, memory
+from torchdevice.virtual import build, installer
 
 
 @on("cuda")
@@ -53,10 +53,10 @@ def test_bad_environment_values() -> None:
     with pytest.raises(ConfigError, match="neither a count nor `real`"):
         torchdevice.virtual.from_environment("mps:rael")
     with pytest.raises(ConfigError, match="not a size"):
-        memory.parse_size("lots")
-    assert memory.parse_size("2GiB") == 2 << 30
-    assert memory.parse_size("512 mb") == 512 << 20
-    assert memory.parse_size("1000") == 1000
+        installer.parse_size("lots")
+    assert installer.parse_size("2GiB") == 2 << 30
+    assert installer.parse_size("512 mb") == 512 << 20
+    assert installer.parse_size("1000") == 1000
 
 
 def test_a_real_device_is_not_shadowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,8 +202,29 @@ def legacy_tensor_types() -> Iterator[tuple[ModuleType, str]]:
 # in the second forward would draw other numbers. Expiry: a `torch.mps` that has it, or a checkpoint that does not ask.
 INITIALIZED = "_initialized"
 
-# Operators can be watched only through a mode of torch's private module. Expiry: a public dispatch mode.
-DispatchMode = _dispatch.TorchDispatchMode
+
+class DispatchMode(_dispatch.TorchDispatchMode):
+    """A mode that sees every operator. Expiry: a public dispatch mode.
+
+    torch keeps its compiler out of such modes, and imports it for that: 820 modules at the first operator. Here it is
+    kept out once a program has imported it.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        seen: Callable[..., Any] = cls.__dict__["__torch_dispatch__"]
+        untraced = torch._disable_dynamo(seen, recursive=True)
+
+        def dispatch(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return (untraced if "torch._dynamo" in sys.modules else seen)(self, *args, **kwargs)
+
+        cls.__torch_dispatch__ = dispatch  # type: ignore[method-assign]
+
+
 MpsEvent = torch.mps.event.Event
 
 

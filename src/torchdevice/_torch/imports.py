@@ -48,9 +48,12 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 
 def when_imported(name: str, last: str, action: Callable[[], None]) -> Undo:
-    """Run `action` now if a module is loaded (as told by a name that it defines late), else when it first is."""
+    """Run `action` now if a module is loaded (as told by `last`, a name that it defines late), else when it first is.
+
+    Without `last`, a module that is still being loaded counts as loaded.
+    """
     module = sys.modules.get(name)
-    if module is not None and hasattr(module, last):
+    if module is not None and (not last or hasattr(module, last)):
         action()
         return lambda: None
     finder = _AfterImport(name, action)

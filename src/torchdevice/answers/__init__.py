@@ -1,14 +1,18 @@
 """What torch.cuda, torch.xpu, torch.mps and torch.accelerator ask, and who answers.
 
-    rows         every public name of the namespaces, what becomes of it, and what it answers
-    real         the devices that exist, in one shape
-    devices, memory, streams, graphs, random, libraries, parallel, mps
+    device       the protocol between the questions and who answers
+    real         the devices that exist: CPU, MPS, and those with a module shaped like torch.cuda
+    virtual      the devices that the C++ library makes
+    devices, memory, streams, graphs, random, comm, libraries, mps
                  the functions and classes of torch._C under torch's Python code, by topic
-    accelerator  torch.accelerator on a host without one
-    shadow       torch's own Python functions of a namespace, run on other functions of torch._C
-    scoped       the rows as replacements that can be undone
+    table        all of them in one table per namespace, and what is left alone
+    scoped       a table exposed to user code until `deactivate()`; shadow runs torch's own Python code on it
+    installed    a table put into torch for the life of the process
+    asked        what the installed torch asks, read from its sources, and what has no answer
+    rows         every public name of the namespaces, what becomes of it, and what it answers
     audience     who is answered and who gets the truth; counts
-    outside      names outside the namespaces that CUDA code uses with them
+    accelerator  torch.accelerator on a host without one
+    outside      names outside the namespaces that CUDA code uses with them; parallel is what some stand for
     failures     the target's errors in the classes and words that CUDA code looks for
     precision    operators that autocast("cuda") computes in float32
     packages     libraries that would load CUDA-only code, and get the truth

@@ -9,39 +9,24 @@ from numbers import Integral
 from typing import Any
 
 from torchdevice._torch.core import RealDevice
-from torchdevice.answers.real import Target, system
+from torchdevice.answers.device import Device, Table, constant, nothing, system
 
-Table = dict[str, Any]
-
-# The version that user code is told while the masquerade is on, and what goes with it. 8.0 is the first capability
-# with bfloat16 and TF32 and without float8: what the targets can do.
+# The version that user code is told where there is no CUDA, and what goes with it. 8.0 is the first capability with
+# bfloat16 and TF32 and without float8: what the devices can do.
 CUDA_VERSION, CUDNN_VERSION = "12.8", 91002
 NCCL_VERSION = (2 << 32) | (27 << 16) | 3
 CAPABILITY = (8, 0)
-ARCHITECTURES = "sm_80"
-
-
-def nothing(*_: Any, **__: Any) -> None:
-    """For calls whose effect has no meaning on the target."""
-
-
-def constant(value: Any) -> Callable[..., Any]:
-    """A function that always answers the same."""
-
-    def answer(*_: Any, **__: Any) -> Any:
-        return value
-
-    return answer
+ARCHITECTURES = {"cuda": "sm_80", "xpu": "pvc"}
 
 
 class CudaDeviceProperties:
-    """What `torch.cuda.get_device_properties` returns: the target's figures, under the names of CUDA's fields.
+    """What `torch.cuda.get_device_properties` returns: the device's figures, under the names of CUDA's fields.
 
     What only CUDA has (warps, registers, shared memory) is that of `CAPABILITY`.
     """
 
-    def __init__(self, target: Target, index: int) -> None:
-        found = target.describe(index)
+    def __init__(self, device: Device, index: int) -> None:
+        found = device.describe(index)
         self.name = found.name
         self.major, self.minor = CAPABILITY
         self.total_memory = found.total_memory
@@ -54,7 +39,8 @@ class CudaDeviceProperties:
         self.shared_memory_per_multiprocessor = 167936
         self.warp_size = 32
         self.L2_cache_size = found.l2_bytes
-        self.clock_rate, self.memory_clock_rate, self.memory_bus_width = found.clock_khz, found.memory_clock_khz, 0
+        self.clock_rate, self.memory_clock_rate = found.clock_khz, found.memory_clock_khz
+        self.memory_bus_width = found.memory_bus_width
         self.is_integrated, self.is_multi_gpu_board = int(found.integrated), 0
         self.gcnArchName = ""
         self.pci_bus_id, self.pci_device_id, self.pci_domain_id = index, 0, 0
@@ -72,11 +58,11 @@ class CudaDeviceProperties:
 class XpuDeviceProperties:
     """What `torch.xpu.get_device_properties` returns."""
 
-    def __init__(self, target: Target, index: int) -> None:
-        found = target.describe(index)
+    def __init__(self, device: Device, index: int) -> None:
+        found = device.describe(index)
         self.name = found.name
         self.platform_name, self.vendor, self.driver_version = "TorchDevice", "TorchDevice", "0"
-        self.type, self.version = "cpu" if target.type == "cpu" else "gpu", "0"
+        self.type, self.version = "cpu" if device.type == "cpu" else "gpu", "0"
         self.device_id, self.architecture = index, 0
         self.uuid = _uuid(found.name, index)
         self.total_memory = found.total_memory
@@ -84,7 +70,7 @@ class XpuDeviceProperties:
         self.max_compute_units = self.gpu_eu_count = self.gpu_subslice_count = found.cores
         self.max_work_group_size, self.max_num_sub_groups, self.sub_group_sizes = 1024, 64, [16, 32]
         self.has_fp16 = self.has_atomic64 = self.has_bfloat16_conversions = True
-        self.has_fp64 = target.type != "mps"
+        self.has_fp64 = device.type != "mps"
         self.has_subgroup_matrix_multiply_accumulate = self.has_subgroup_2d_block_io = False
         self.has_subgroup_matrix_multiply_accumulate_tensor_float32 = False
 
@@ -109,96 +95,106 @@ def fold(index: int, count: int, current: int) -> int:
     return index if index < count else current
 
 
-def index_reader(target: Target) -> Callable[..., int]:
-    """`_get_device_index` for the namespace's functions: any accelerator type means the target's device."""
+def index_reader(device: Device) -> Callable[..., int]:
+    """`_get_device_index` for the namespace's functions: any accelerator type means this device."""
 
-    def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-        if isinstance(device, str):
-            device = RealDevice(device)
-        if isinstance(device, RealDevice):
-            device = device.index
+    def _get_device_index(asked: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+        if isinstance(asked, str):
+            asked = RealDevice(asked)
+        if isinstance(asked, RealDevice):
+            asked = asked.index
             optional = True
-        if device is None:
+        if asked is None:
             if not optional:
                 raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
-            return target.current()
-        if optional and isinstance(device, Integral) and not isinstance(device, int):
-            return target.current()  # torch overlooks NumPy's integers there
-        if isinstance(device, bool) or not isinstance(device, int):
-            raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
-        return fold(device, target.count, target.current())
+            return device.current()
+        if optional and isinstance(asked, Integral) and not isinstance(asked, int):
+            return device.current()  # torch overlooks NumPy's integers there
+        if isinstance(asked, bool) or not isinstance(asked, int):
+            raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{asked}")
+        return fold(asked, device.count, device.current())
 
     return _get_device_index
 
 
-def device_functions(kind: str, target: Target) -> Table:
+def device_functions(kind: str, device: Device) -> Table:
     """The C functions on devices."""
+    debug_mode = [0]
 
     def exchange(index: int) -> int:
-        former = target.current()
+        former = device.current()
         if index >= 0:
-            target.select(index)
+            device.select(index)
         return former
 
-    def get_properties(index: int) -> Any:
-        return PROPERTIES[kind](target, index)
+    def maybe_exchange(index: int) -> int:
+        return exchange(index)
 
-    debug_mode = [0]
+    def get_properties(index: int) -> Any:
+        return PROPERTIES[kind](device, index)
 
     def set_sync_debug_mode(mode: int) -> None:
         debug_mode[0] = mode
 
     return {
         f"_{kind}_init": nothing,
-        f"_{kind}_getDeviceCount": target.visible,
-        f"_{kind}_getDevice": target.current,
-        f"_{kind}_setDevice": target.select,
+        f"_{kind}_getDeviceCount": lambda: device.visible(),
+        f"_{kind}_getDevice": lambda: device.current(),
+        f"_{kind}_setDevice": lambda index: device.select(index),
         f"_{kind}_exchangeDevice": exchange,
-        f"_{kind}_maybeExchangeDevice": exchange,
+        f"_{kind}_maybeExchangeDevice": maybe_exchange,
         f"_{kind}_isInBadFork": constant(False),
-        f"_{kind}_canDeviceAccessPeer": lambda device, peer: device != peer and target.count > 1,
-        f"_{kind}_synchronize": lambda *_: target.synchronize(),
+        f"_{kind}_hasPrimaryContext": constant(True),
+        f"_{kind}_canDeviceAccessPeer": lambda index, peer: index != peer and device.count > 1,
+        f"_{kind}_synchronize": lambda *_: device.synchronize(),
         f"_{kind}_sleep": nothing,
         f"_{kind}_ipc_collect": nothing,
         f"_{kind}_set_sync_debug_mode": set_sync_debug_mode,
         f"_{kind}_get_sync_debug_mode": lambda: debug_mode[0],
         f"_{kind}_getDeviceProperties": get_properties,
-        f"_{kind}_getArchFlags": constant(ARCHITECTURES if kind == "cuda" else ""),
+        f"_{kind}_getArchFlags": constant(ARCHITECTURES[kind]),
         f"_{kind}_getCompiledVersion": constant(12080),
-        f"_{kind}_getCurrentBlasHandle": constant(0),
-        f"_{kind}_getCurrentSolverHandle": constant(0),
     }
 
 
-def device_globals(kind: str, target: Target, table: Table) -> Table:
-    """Names of the namespace's modules that torch fills at import or at the first use of the device."""
+def device_names(kind: str, table: Table) -> Table:
+    """Names of the namespace's modules that torch takes from torch._C when it is imported."""
     return {
-        "_get_device_index": index_reader(target),
-        "_lazy_init": nothing,
-        "_initialized": True,
-        "device_count": target.visible,
-        "_is_in_bad_fork": constant(False),
-        "_is_compiled": constant(True),
         "_exchange_device": table[f"_{kind}_exchangeDevice"],
         "_maybe_exchange_device": table[f"_{kind}_maybeExchangeDevice"],
         "_get_device_properties": table[f"_{kind}_getDeviceProperties"],
     }
 
 
-def functions(target: Target) -> Table:
-    """The namespace's functions over NVML and its kin, answered by psutil and by the target's own figures."""
-    read_index = index_reader(target)
+def initialised_names(device: Device) -> Table:
+    """Names of the namespace's modules that torch fills at the first use of the device."""
+    return {
+        "_get_device_index": index_reader(device),
+        "_lazy_init": nothing,
+        "_initialized": True,
+        "device_count": device.visible,
+        "_is_in_bad_fork": constant(False),
+        "_is_compiled": constant(True),
+    }
+
+
+def load_functions(device: Device) -> Table:
+    """The namespace's functions over NVML and its kin, answered by psutil and by the device's own figures."""
+    read_index = index_reader(device)
 
     def utilization(device: Any = None) -> int:
         return round(system().cpu_percent(interval=None))
 
     def memory_usage(device: Any = None) -> int:
-        free, total = target.free_and_total(read_index(device, optional=True))
+        free, total = free_and_total(device)
         return round(100 * (total - free) / total)
 
     def device_memory_used(device: Any = None) -> int:
-        free, total = target.free_and_total(read_index(device, optional=True))
+        free, total = free_and_total(device)
         return total - free
+
+    def free_and_total(asked: Any) -> tuple[int, int]:
+        return answering.free_and_total(read_index(asked, optional=True))
 
     def temperature(device: Any = None) -> int:
         """Degrees Celsius of the hottest sensor; 0 where the system shows none."""
@@ -211,12 +207,13 @@ def functions(target: Target) -> Table:
 
     def clock_rate(device: Any = None) -> int:
         """MHz."""
-        return target.describe(read_index(device, optional=True)).clock_khz // 1000
+        return answering.describe(read_index(device, optional=True)).clock_khz // 1000
 
     def list_gpu_processes(device: Any = None) -> str:
         index = read_index(device, optional=True)
-        held = target.reserved(index) / (1 << 20)
+        held = answering.usage(index).reserved.current / (1 << 20)
         return f"GPU:{index}\nprocess {os.getpid():>10d} uses {held:>12.3f} MB GPU memory"
 
+    answering = device
     named = (utilization, memory_usage, device_memory_used, temperature, power_draw, clock_rate, list_gpu_processes)
     return {function.__name__: function for function in named}

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from torchdevice.answers.audience import Register
-from torchdevice.answers.real import Target
+from torchdevice.answers.real import Real
 from torchdevice.answers.rows import CUDA
 from torchdevice.translate.callers import user_frame
 
@@ -87,7 +87,7 @@ def _readable(size: str) -> str:
 class Failures:
     """The failures of one target, recognised and counted."""
 
-    def __init__(self, register: Register, target: Target) -> None:
+    def __init__(self, register: Register, target: Real) -> None:
         self._register = register
         self._target = target
         self._rows = {row.name: row for row in CUDA}

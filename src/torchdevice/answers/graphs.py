@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from torchdevice._torch import core, dispatcher
-from torchdevice.answers.devices import Table
+from torchdevice.answers.device import Device, Graph, Table
 from torchdevice.errors import CudaOnlyError, explain_error
 
 _pools = itertools.count(1)
@@ -68,61 +68,95 @@ class Recorder(core.DispatchMode):
                     static.copy_(new)
 
 
-def graph_base(label: str, note: Callable[[], None]) -> type:
+class Recording:
+    """A captured graph of a device whose operators are seen in Python."""
+
+    def __init__(self) -> None:
+        self._recorder: Recorder | None = None
+
+    def begin(self) -> None:
+        self._recorder = Recorder()
+        self._recorder.__enter__()
+        _capture.recorder = self._recorder
+
+    def end(self) -> None:
+        assert self._recorder is not None
+        _capture.recorder = None
+        self._recorder.__exit__(None, None, None)
+        self._recorder.finish()
+
+    def replay(self) -> None:
+        assert self._recorder is not None
+        self._recorder.replay()
+
+    def steps(self) -> list[str]:
+        return [str(op) for op, *_ in self._recorder.steps] if self._recorder is not None else []
+
+
+def capturing() -> bool:
+    """Whether this thread is between `Recording.begin` and `Recording.end`."""
+    return getattr(_capture, "recorder", None) is not None
+
+
+def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
     """What torch's `CUDAGraph` or `XPUGraph` is rebuilt on."""
 
     class GraphBase:
         def __new__(cls, keep_graph: bool = False) -> Any:
             note()
             graph = object.__new__(cls)
-            graph._recorder, graph._pool, graph._ended = None, (0, next(_pools)), False
+            graph._captured, graph._pool, graph._ended = None, (0, next(_pools)), False
             return graph
 
-        _recorder: Recorder | None
+        _captured: Graph | None
         _pool: tuple[int, int]
         _ended: bool
 
         def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
-            if capturing():
+            if device.capturing():
                 raise RuntimeError(f"{label}: a capture is underway already; captures cannot be nested.")
-            self._recorder, self._ended = Recorder(), False
+            self._captured, self._ended = device.graph(), False
             if pool is not None:
                 self._pool = pool
-            self._recorder.__enter__()
-            _capture.recorder = self._recorder
+            self._captured.begin()
 
         def capture_end(self) -> None:
-            if self._recorder is None or self._ended:
+            if self._captured is None or self._ended:
                 raise RuntimeError(f"{label}::capture_end without a preceding capture_begin.")
-            _capture.recorder = None
-            self._recorder.__exit__(None, None, None)
-            self._recorder.finish()
+            self._captured.end()
             self._ended = True
+
+        # Newer versions of torch end a capture in two calls, with what it does to generators in between.
+        def capture_end_pre(self) -> None:
+            self.capture_end()
+
+        def capture_end_post(self) -> None:
+            """Everything is done by then."""
 
         def instantiate(self) -> None:
             """Nothing to build: steps run as they are."""
 
         def replay(self) -> None:
-            if self._recorder is None or not self._ended:
+            if self._captured is None or not self._ended:
                 raise RuntimeError(f"Called {label}::replay without a preceding successful capture.")
-            self._recorder.replay()
+            self._captured.replay()
 
         def reset(self) -> None:
-            self._recorder, self._ended = None, False
+            self._captured, self._ended = None, False
 
         def pool(self) -> tuple[int, int]:
             return self._pool
 
         def register_generator_state(self, generator: torch.Generator) -> None:
-            """Replays draw from the target's generator as it goes on."""
+            """Replays draw from the device's generator as it goes on."""
 
         def enable_debug_mode(self) -> None:
             """`debug_dump` needs no preparation."""
 
         def debug_dump(self, path: str) -> None:
-            steps = self._recorder.steps if self._recorder is not None else []
+            steps = self._captured.steps() if self._captured is not None else []
             with open(path, "w", encoding="utf-8") as file:
-                file.writelines(f"{op}\n" for op, *_ in steps)
+                file.writelines(f"{step}\n" for step in steps)
 
         def raw_cuda_graph(self) -> int:
             raise CudaOnlyError(
@@ -138,12 +172,7 @@ def graph_base(label: str, note: Callable[[], None]) -> type:
     return GraphBase
 
 
-def capturing() -> bool:
-    """Whether this thread is between capture_begin and capture_end."""
-    return getattr(_capture, "recorder", None) is not None
-
-
-def graph_functions(kind: str) -> Table:
+def graph_functions(kind: str, device: Device) -> Table:
     """The C functions on graphs."""
     pool = "_graph_pool_handle" if kind == "cuda" else "_xpu_graph_pool_handle"
-    return {f"_{kind}_isCurrentStreamCapturing": capturing, pool: lambda: (0, next(_pools))}
+    return {f"_{kind}_isCurrentStreamCapturing": lambda: device.capturing(), pool: lambda: (0, next(_pools))}

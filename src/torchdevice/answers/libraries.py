@@ -1,23 +1,18 @@
-"""CUDA's libraries under their Python names: the runtime (cudart), NVTX, NCCL on one process, tunable operators."""
+"""What torch asks of CUDA's libraries: the runtime (cudart), NVTX, cuBLAS, cuDNN, tunable operators."""
 
 from __future__ import annotations
 
 import enum
 import itertools
 import threading
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
-from torchdevice._torch.core import RealDevice
-from torchdevice.answers.devices import NCCL_VERSION, Table, constant, nothing
-from torchdevice.answers.real import Target
+from torchdevice.answers.device import Device, Table, constant, nothing, refusal
 
 
 class CudaStatus(enum.IntEnum):
-    """`cudart().cudaError`: codes of CUDA's runtime that Python code compares with."""
+    """`cudart().cudaError`: the codes that Python code compares with. Any other number is a code without a name."""
 
     success = 0
     invalidValue = 1  # noqa: N815 - CUDA's own names
@@ -28,7 +23,9 @@ class CudaStatus(enum.IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> CudaStatus:
-        return cls.unknown
+        made = int.__new__(cls, value)  # type: ignore[call-overload]
+        made._name_, made._value_ = "???", value
+        return made
 
 
 _TEXTS = {
@@ -37,18 +34,17 @@ _TEXTS = {
     CudaStatus.memoryAllocation: "out of memory",
     CudaStatus.initializationError: "initialization error",
     CudaStatus.notReady: "device not ready",
-    CudaStatus.unknown: "unknown error",
 }
 
 
-def cudart(target: Target) -> SimpleNamespace:
+def cudart(device: Device) -> SimpleNamespace:
     """The runtime module: profiler switches and page locking succeed and do nothing."""
     succeed = constant(CudaStatus.success)
     names = ("cudaProfilerStart", "cudaProfilerStop", "cudaHostRegister", "cudaHostUnregister")
     return SimpleNamespace(
         cudaError=CudaStatus,
-        cudaGetErrorString=lambda code: _TEXTS[CudaStatus(code)],
-        cudaMemGetInfo=target.free_and_total,
+        cudaGetErrorString=lambda code: _TEXTS.get(CudaStatus(int(code)), "unknown error"),
+        cudaMemGetInfo=device.free_and_total,
         cudaStreamCreate=succeed,
         cudaStreamDestroy=succeed,
         **dict.fromkeys(names, succeed),
@@ -79,135 +75,45 @@ def nvtx() -> SimpleNamespace:
     )
 
 
-def nccl_functions() -> Table:
-    """Collectives over a list of tensors in one process, which is what `torch.cuda.nccl` offers."""
+def _setting(value: Any, setter: str, getter: str) -> Table:
+    """A value that is kept and given back."""
+    kept = [value]
 
-    def all_reduce(inputs: Any, outputs: Any, *_: Any) -> None:
-        result = _total(inputs)
-        for output in outputs:
-            output.copy_(result)
+    def set_value(value: Any, *_: Any) -> None:
+        kept[0] = value
 
-    def reduce(inputs: Any, output: torch.Tensor, *_: Any) -> None:
-        output.copy_(_total(inputs))
-
-    def broadcast(inputs: Any, root: int, *_: Any) -> None:
-        for each in inputs:
-            each.copy_(inputs[root])
-
-    def all_gather(inputs: Any, outputs: Any, *_: Any) -> None:
-        gathered = torch.cat([each.reshape(-1).to(inputs[0].device) for each in inputs])
-        for output in outputs:
-            output.copy_(gathered.view_as(output))
-
-    def reduce_scatter(inputs: Any, outputs: Any, *_: Any) -> None:
-        for output, part in zip(outputs, _total(inputs).reshape(len(outputs), -1), strict=True):
-            output.copy_(part.view_as(output))
-
-    return {
-        "_nccl_version": constant(NCCL_VERSION),
-        "_nccl_version_suffix": constant(b""),
-        "_nccl_unique_id": lambda: bytes(128),
-        "_nccl_init_rank": constant(None),
-        "_nccl_all_reduce": all_reduce,
-        "_nccl_reduce": reduce,
-        "_nccl_broadcast": broadcast,
-        "_nccl_all_gather": all_gather,
-        "_nccl_reduce_scatter": reduce_scatter,
-    }
-
-
-def comm_functions(target: Target) -> Table:
-    """`broadcast`, `scatter`, `gather` between devices of one process; on one device a copy is the tensor itself."""
-
-    def on(tensor: torch.Tensor, index: int) -> torch.Tensor:
-        if target.type == "cpu":
-            return tensor
-        return tensor.to(RealDevice(target.type, index if target.native_streams else 0))
-
-    def broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
-        return [on(tensor if position == 0 else tensor.clone(), index) for position, index in enumerate(devices)]
-
-    def broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        return tuple(each.copy_(tensor) for each in out)
-
-    def broadcast_coalesced(tensors: Any, devices: Any, buffer_size: int) -> list[list[torch.Tensor]]:
-        copies = [broadcast(tensor, devices) for tensor in tensors]
-        return [[copy[position] for copy in copies] for position, _ in enumerate(devices)]
-
-    def scatter(tensor: torch.Tensor, devices: Any, chunk_sizes: Any = None, dim: int = 0, _: Any = None) -> Any:
-        parts = tensor.split(list(chunk_sizes), dim) if chunk_sizes else tensor.chunk(len(devices), dim)
-        return tuple(on(part, index).contiguous() for part, index in zip(parts, devices, strict=False))
-
-    def scatter_out(tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int = 0, _: Any = None) -> Any:
-        parts = tensor.split([each.size(dim) for each in out], dim)
-        return tuple(each.copy_(part) for each, part in zip(out, parts, strict=True))
-
-    def gather(tensors: Any, dim: int, destination: Any) -> torch.Tensor:
-        index = target.current() if destination is None else destination
-        return torch.cat([on(tensor, index) for tensor in tensors], dim)
-
-    def gather_out(tensors: Any, out: torch.Tensor, dim: int) -> torch.Tensor:
-        return out.copy_(torch.cat([tensor.to(out.device) for tensor in tensors], dim))
-
-    return {
-        "_broadcast": broadcast,
-        "_broadcast_out": broadcast_out,
-        "_broadcast_coalesced": broadcast_coalesced,
-        "_scatter": scatter,
-        "_scatter_out": scatter_out,
-        "_gather": gather,
-        "_gather_out": gather_out,
-    }
-
-
-def reduce_add(inputs: Any, destination: Any = None) -> torch.Tensor:
-    """`comm.reduce_add` where all devices are one: torch's own refuses tensors on the CPU."""
-    sizes = {tuple(each.size()) for each in inputs}
-    if len(sizes) > 1:
-        raise ValueError(f"inputs have different sizes: {sorted(sizes)}")
-    return _total(inputs) if len(inputs) > 1 else inputs[0]
-
-
-def _total(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    first = inputs[0].clone()
-    for other in inputs[1:]:
-        first += other.to(first.device)
-    return first
-
-
-_TUNABLE = {"enabled": False, "tuning": True, "untuned": False, "filename": "", "duration": 30, "iterations": 100}
+    return {setter: set_value, getter: lambda *_: kept[0]}
 
 
 def tunable_functions() -> Table:
     """The settings of tunable operators: kept and given back; nothing is tuned where cuBLAS is not."""
-    state: dict[str, Any] = {**_TUNABLE, "buffer": -1}
-
-    def setter(name: str) -> Any:
-        def set_value(value: Any, *_: Any) -> None:
-            state[name] = value
-
-        return set_value
-
-    def getter(name: str) -> Any:
-        return lambda: state[name]
-
-    pairs = {
-        "enabled": ("_cuda_tunableop_enable", "_cuda_tunableop_is_enabled"),
-        "tuning": ("_cuda_tunableop_tuning_enable", "_cuda_tunableop_tuning_is_enabled"),
-        "untuned": ("_cuda_record_untuned_enable", "_cuda_record_untuned_is_enabled"),
-        "filename": ("_cuda_tunableop_set_filename", "_cuda_tunableop_get_filename"),
-        "duration": ("_cuda_tunableop_set_max_tuning_duration", "_cuda_tunableop_get_max_tuning_duration"),
-        "iterations": ("_cuda_tunableop_set_max_tuning_iterations", "_cuda_tunableop_get_max_tuning_iterations"),
-        "buffer": ("_cuda_tunableop_set_rotating_buffer_size", "_cuda_tunableop_get_rotating_buffer_size"),
-    }
-    table: Table = {}
-    for name, (set_name, get_name) in pairs.items():
-        table[set_name], table[get_name] = setter(name), getter(name)
+    name = "_cuda_tunableop_"
     return {
-        **table,
-        "_cuda_tunableop_get_results": constant(()),
-        "_cuda_tunableop_get_validators": constant(()),
-        "_cuda_tunableop_read_file": constant(False),
-        "_cuda_tunableop_write_file": constant(False),
-        "_cuda_tunableop_set_numerical_check_tolerances": nothing,
+        **_setting(False, f"{name}enable", f"{name}is_enabled"),
+        **_setting(True, f"{name}tuning_enable", f"{name}tuning_is_enabled"),
+        **_setting(False, "_cuda_record_untuned_enable", "_cuda_record_untuned_is_enabled"),
+        **_setting("", f"{name}set_filename", f"{name}get_filename"),
+        **_setting(30, f"{name}set_max_tuning_duration", f"{name}get_max_tuning_duration"),
+        **_setting(100, f"{name}set_max_tuning_iterations", f"{name}get_max_tuning_iterations"),
+        **_setting(-1, f"{name}set_rotating_buffer_size", f"{name}get_rotating_buffer_size"),
+        f"{name}get_results": constant(()),
+        f"{name}get_validators": constant(()),
+        f"{name}read_file": constant(False),
+        f"{name}write_file": constant(False),
+        f"{name}write_file_on_exit": nothing,
+        f"{name}set_numerical_check_tolerances": nothing,
+    }
+
+
+def library_functions() -> Table:
+    """Handles and settings of cuBLAS, cuSOLVER and cuDNN: settings are kept, there is nothing behind the handles."""
+    jiterator = "_cuda_jiterator_compile_and_launch_kernel"
+    return {
+        "_cuda_getCurrentBlasHandle": constant(0),
+        "_cuda_getCurrentSolverHandle": constant(0),
+        jiterator: refusal(jiterator, "CUDA source cannot run on this device"),
+        **_setting(8519680, "_cuda_setCublasWorkspaceSize", "_cuda_getCublasWorkspaceSize"),
+        **_setting(1048576, "_cuda_setCublasLtWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"),
+        **_setting(10, "_cuda_set_cudnn_benchmark_limit", "_cuda_get_cudnn_benchmark_limit"),
+        **_setting(True, "_cudnn_set_conv_benchmark_empty_cache", "_cuda_get_conv_benchmark_empty_cache"),
     }

@@ -1,27 +1,26 @@
-"""torch.mps on a machine without Metal: the C functions under its Python code, answered by the target."""
+"""What torch.mps asks: the C functions under its Python code."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
-from torchdevice.answers.devices import Table, constant, nothing
-from torchdevice.answers.real import Target
+from torchdevice.answers.device import Device, Table, constant, nothing, refusal
 from torchdevice.answers.streams import EventError
 
 
 class _Events:
-    """Metal's events are numbers to torch: here each stands for a clock of the target."""
+    """Metal's events are numbers to torch: here each stands for a clock of the device."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, device: Device) -> None:
+        self._device = device
         self._numbers = itertools.count(1)
         self._clocks: dict[int, Any] = {}
         self._recorded: set[int] = set()
 
     def acquire(self, timing: bool) -> int:
         number = next(self._numbers)
-        self._clocks[number] = self._target.clock(timing)
+        self._clocks[number] = self._device.clock(timing)
         return number
 
     def release(self, number: int) -> None:
@@ -47,19 +46,23 @@ class _Events:
         return float(self._clocks[start].milliseconds_to(self._clocks[end]))
 
 
-def functions(target: Target) -> Table:
+def mps_functions(device: Device) -> Table:
     """The C functions of torch.mps."""
-    events = _Events(target)
+    events = _Events(device)
+    metal = ("_mps_startCapture", "_mps_stopCapture")
     return {
         "_has_mps": True,
         "_mps_is_available": constant(True),
-        "_mps_get_default_generator": lambda: target.generator(0),
-        "_mps_deviceSynchronize": target.synchronize,
-        "_mps_emptyCache": target.empty_cache,
-        "_mps_setMemoryFraction": lambda fraction: target.set_fraction(fraction, 0),
-        "_mps_currentAllocatedMemory": lambda: target.allocated(target.current()),
-        "_mps_driverAllocatedMemory": lambda: target.reserved(target.current()),
-        "_mps_recommendedMaxMemory": lambda: target.describe(target.current()).total_memory,
+        "_mps_is_in_bad_fork": constant(False),  # a forked child can use the device: there is no driver to lose
+        "_mps_get_default_generator": lambda: device.generator(0),
+        "_mps_get_name": lambda: device.describe(0).name,
+        "_mps_get_core_count": lambda: device.describe(0).cores,
+        "_mps_deviceSynchronize": lambda: device.synchronize(),
+        "_mps_emptyCache": lambda: device.empty_cache(),
+        "_mps_setMemoryFraction": lambda fraction: device.set_fraction(fraction, 0),
+        "_mps_currentAllocatedMemory": lambda: device.usage(device.current()).tensors.current,
+        "_mps_driverAllocatedMemory": lambda: device.usage(device.current()).reserved.current,
+        "_mps_recommendedMaxMemory": lambda: device.describe(device.current()).total_memory,
         "_mps_acquireEvent": events.acquire,
         "_mps_releaseEvent": events.release,
         "_mps_recordEvent": events.record,
@@ -70,10 +73,11 @@ def functions(target: Target) -> Table:
         "_mps_profilerStartTrace": nothing,
         "_mps_profilerStopTrace": nothing,
         "_mps_isCapturing": constant(False),
-        "_mps_isCaptureEnabled": constant(False),
+        "_mps_isCaptureEnabled": constant(False),  # Metal frame captures need Xcode
+        **{name: refusal(name, "Metal's frame capture needs a Mac with Xcode") for name in metal},
     }
 
 
-def names(target: Target) -> Table:
+def mps_names() -> Table:
     """Names of torch.mps's modules that are not functions of C; the generator is taken at the first use."""
     return {"_default_mps_generator": None, "device_count": constant(1)}

@@ -17,6 +17,7 @@ import torch
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers import devices, parallel
 from torchdevice.answers.audience import Register
+from torchdevice.answers.device import constant
 from torchdevice.answers.rows import Kind, Row
 from torchdevice.errors import CudaOnlyError, explain_error
 from torchdevice.translate.engine import Replacement, dress
@@ -63,7 +64,7 @@ def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
     return adapt
 
 
-def constant(value: Any) -> Callable[..., Any]:
+def filled_with(value: Any) -> Callable[..., Any]:
     """An adapter for a module's attribute: this value, unless torch has one of its own."""
 
     def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
@@ -221,14 +222,14 @@ _STATE = "the target's autocast state"
 _ONE = "; torch's own with several devices"
 
 NEIGHBOURS = (
-    Neighbour("torch.version.cuda", S, f"`{devices.CUDA_VERSION}`", constant(devices.CUDA_VERSION)),
-    Neighbour(f"{_BACKEND}cuda.is_built", S, "`True`", answering(devices.constant(True)), truth=True),
-    Neighbour(f"{_BACKEND}cudnn.is_available", S, "`True`", answering(devices.constant(True)), truth=True),
+    Neighbour("torch.version.cuda", S, f"`{devices.CUDA_VERSION}`", filled_with(devices.CUDA_VERSION)),
+    Neighbour(f"{_BACKEND}cuda.is_built", S, "`True`", answering(constant(True)), truth=True),
+    Neighbour(f"{_BACKEND}cudnn.is_available", S, "`True`", answering(constant(True)), truth=True),
     Neighbour(
         f"{_BACKEND}cudnn.version",
         S,
         f"`{devices.CUDNN_VERSION}`",
-        answering(devices.constant(devices.CUDNN_VERSION)),
+        answering(constant(devices.CUDNN_VERSION)),
         truth=True,
     ),
     Neighbour(f"{_BACKEND}cuda.cufft_plan_cache", S, "an empty cache whose limit is kept", plan_caches),

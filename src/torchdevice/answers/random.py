@@ -1,4 +1,4 @@
-"""Random numbers: the namespace's generators are the target's default generators, seeded and restored through them."""
+"""Random numbers: the namespace's generators are the device's default generators, seeded and restored through them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from torchdevice._torch.core import RealDevice
-from torchdevice.answers.devices import Table, index_reader
-from torchdevice.answers.real import Target
+from torchdevice.answers.device import Device, Table
+from torchdevice.answers.devices import index_reader
 
 # A CUDA generator's state: the seed and the offset, eight bytes each.
 CUDA_STATE_BYTES = 16
@@ -18,15 +18,15 @@ CUDA_STATE_BYTES = 16
 class LaterGenerators(tuple[torch.Generator, ...]):
     """The generators of devices that nothing has touched yet: asked for one, they are initialised, and not before."""
 
-    _target: Target
+    _device: Device
 
-    def __new__(cls, target: Target) -> LaterGenerators:
+    def __new__(cls, device: Device) -> LaterGenerators:
         made = super().__new__(cls)
-        made._target = target
+        made._device = device
         return made
 
     def __len__(self) -> int:
-        return self._target.count
+        return self._device.count
 
     def __iter__(self) -> Iterator[torch.Generator]:
         return iter(self._now())
@@ -50,21 +50,21 @@ class LaterGenerators(tuple[torch.Generator, ...]):
         return repr(self._now())
 
     def _now(self) -> tuple[torch.Generator, ...]:
-        return tuple(self._target.generator(number) for number in range(self._target.count))
+        return tuple(self._device.generator(number) for number in range(self._device.count))
 
 
-def generators(target: Target) -> tuple[torch.Generator, ...]:
+def generators(device: Device) -> tuple[torch.Generator, ...]:
     """`default_generators`: one per device."""
-    later = LaterGenerators(target)
-    return tuple(later) if target.initialised() else later
+    later = LaterGenerators(device)
+    return tuple(later) if device.initialised() else later
 
 
-def random_globals(kind: str, target: Target) -> Table:
+def random_names(kind: str, device: Device) -> Table:
     """Names of the namespace's modules that say where random numbers come from, and when seeding happens: at once."""
     return {
-        "default_generators": generators(target),
+        "default_generators": generators(device),
         "_lazy_call": _call_now,
-        "set_rng_state": _set_rng_state(kind, target),
+        "set_rng_state": _set_rng_state(kind, device),
     }
 
 
@@ -72,11 +72,12 @@ def _call_now(callback: Callable[[], None], **_: Any) -> None:
     callback()
 
 
-def _set_rng_state(kind: str, target: Target) -> Callable[..., None]:
-    read_index = index_reader(target)
+def _set_rng_state(kind: str, device: Device) -> Callable[..., None]:
+    read_index = index_reader(device)
+    answering = device
 
     def set_rng_state(new_state: Any, device: Any = kind) -> None:
-        generator = target.generator(read_index(device, optional=True))
+        generator = answering.generator(read_index(device, optional=True))
         state = new_state.to(RealDevice("cpu"))
         if state.numel() == CUDA_STATE_BYTES != generator.get_state().numel():
             # A checkpoint from a CUDA machine: its generator is another one, but the seed can be taken over.

@@ -15,14 +15,14 @@ import platform
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from torchdevice._torch import core
-from torchdevice.config import visible_devices
+from torchdevice.answers.device import Clock, Description, Device, Figures, Graph, Usage, system
+from torchdevice.answers.graphs import Recording, capturing
 from torchdevice.policy.hosts import Host
 
 SAMPLE_SECONDS = 0.01
@@ -167,70 +167,14 @@ def sampled_peak(allocated: Callable[[], int], reserved: Callable[[], int]) -> S
 process_memory = ProcessMemory()
 
 
-@dataclass(frozen=True)
-class Description:
-    """A device in the figures that all namespaces' properties are made of."""
-
-    name: str
-    total_memory: int
-    cores: int
-    clock_khz: int = 0
-    memory_clock_khz: int = 0
-    l2_bytes: int = 0
-    integrated: bool = True
-
-
-@functools.cache
-def system() -> Any:
-    """psutil, imported by the first question: importing it takes longer than an activation should."""
-    import psutil
-
-    return psutil
-
-
-class Clock(Protocol):
-    """A point in the device's work: recorded, waited for, and told apart in milliseconds."""
-
-    def record(self, stream: Any) -> None: ...
-    def query(self) -> bool: ...
-    def synchronize(self) -> None: ...
-    def wait(self, stream: Any) -> None: ...
-    def milliseconds_to(self, end: Any) -> float: ...
-
-
-class Target:
-    """The part that all devices share: one device, whose work is in order, with the host's memory behind it."""
-
-    native_streams = False
+class Real(Device):
+    """What the devices that exist have in common: their memory is counted here unless they count it themselves."""
 
     def __init__(self, host: Host, count: int) -> None:
-        self.type = host.type
-        self.count = count
+        super().__init__(host.type, count)
         self.module: Any = getattr(torch, host.type, None)
-        self._fraction = [1.0] * count
-        self._chosen = threading.local()
         self.ooms = 0
-
-    def visible(self) -> int:
-        """How many devices code is told of at the moment."""
-        return visible_devices(self.count)
-
-    def current(self) -> int:
-        return getattr(self._chosen, "index", 0)
-
-    def device(self) -> torch.device:
-        """The current device as torch knows it: the CPU has no number, and where there is one device it is 0."""
-        return core.RealDevice(self.type) if self.type == "cpu" else core.RealDevice(self.type, 0)
-
-    def select(self, index: int) -> None:
-        """Make a device current, in this thread: all of them are the one device, but code reads its choice back."""
-        self._chosen.index = index
-
-    def synchronize(self) -> None:
-        """Wait until the device has done what it was given."""
-
-    def describe(self, index: int) -> Description:
-        raise NotImplementedError
+        self._removed = [0] * count  # the accumulated figure at its last reset
 
     def allocated(self, index: int) -> int:
         raise NotImplementedError
@@ -241,28 +185,36 @@ class Target:
     def peak(self, index: int) -> Peak:
         raise NotImplementedError
 
+    def usage(self, index: int) -> Usage:
+        allocated = self.allocated(index)
+        reserved = max(allocated, self.reserved(index))
+        peak = self.peak(index)
+        tensors = self._figures(index, allocated, peak.allocated(allocated))
+        return Usage(tensors, self._figures(index, reserved, peak.reserved(reserved)), ooms=self.ooms)
+
+    def _figures(self, index: int, now: int, highest: int) -> Figures:
+        """What was allocated and freed in total is known only as far as the peak tells it."""
+        total = max(0, highest - self._removed[index])
+        return Figures(now, max(now, highest), max(now, total), max(0, total - now))
+
+    def reset_peak(self, index: int) -> None:
+        self.peak(index).reset(self.allocated(index))
+
+    def reset_accumulated(self, index: int) -> None:
+        self._removed[index] = self.peak(index).allocated(self.allocated(index))
+
     def free_and_total(self, index: int) -> tuple[int, int]:
         total = self.describe(index).total_memory
         return max(0, min(system().virtual_memory().available, total - self.reserved(index))), total
 
-    def empty_cache(self) -> None:
-        """Give cached blocks back; the CPU's allocator keeps none."""
-
-    def set_fraction(self, fraction: float, index: int) -> None:
-        self._fraction[index] = fraction
-
-    def fraction(self, index: int) -> float:
-        return self._fraction[index]
-
-    def initialised(self) -> bool:
-        """Whether asking for more than a count leaves the device as it is."""
-        return True
-
-    def generator(self, index: int) -> torch.Generator:
-        return torch.default_generator
-
     def clock(self, timing: bool) -> Clock:
         return HostClock()
+
+    def graph(self) -> Graph:
+        return Recording()
+
+    def capturing(self) -> bool:
+        return capturing()
 
 
 class HostClock:
@@ -287,7 +239,7 @@ class HostClock:
         return (end._ns - self._ns) / 1e6
 
 
-class Cpu(Target):
+class Cpu(Real):
     """The processor: figures from the operating system and from our own count of tensors."""
 
     @functools.cache  # noqa: B019 - one object a process
@@ -316,7 +268,7 @@ class Cpu(Target):
         return memory.available, memory.total
 
 
-class Mps(Target):
+class Mps(Real):
     """Apple's GPU: one device, one stream that matters, memory shared with the host."""
 
     def synchronize(self) -> None:
@@ -384,10 +336,10 @@ class _MpsClock:
         return float(self._event.elapsed_time(end._event))
 
 
-class Native(Target):
+class Native(Real):
     """A device whose torch module is shaped as torch.cuda is (xpu, and cuda itself): asked by the same names."""
 
-    native_streams = True
+    own_streams = True
 
     def visible(self) -> int:
         return self.count
@@ -420,6 +372,17 @@ class Native(Target):
 
     def stats(self, index: int) -> dict[str, Any]:
         return dict(self.module.memory_stats_as_nested_dict(index))
+
+    def reset_accumulated(self, index: int) -> None:
+        self.module.reset_accumulated_memory_stats(index)
+
+    def stream(self, index: int) -> int:
+        return int(torch.accelerator.current_stream(index).stream_id)
+
+    def set_stream(self, number: int, index: int) -> None:
+        self.select(index)
+        kind = core.stream_type_number(self.type)
+        torch.accelerator.set_stream(core.RealStream(stream_id=number, device_index=index, device_type=kind))
 
     def allocated(self, index: int) -> int:
         return int(self.module.memory_allocated(index))
@@ -489,11 +452,11 @@ class _NativeClock:
         return float(self._event.elapsed_time(end._event))
 
 
-_KINDS = {"cpu": Cpu, "mps": Mps}
+_KINDS: dict[str, type[Real]] = {"cpu": Cpu, "mps": Mps}
 
 
-def target_of(host: Host, told: int = 1) -> Target:
-    """The target for a host's device. `told`: where there is only one, the number of devices that code is told."""
+def target_of(host: Host, told: int = 1) -> Real:
+    """The device for a host's device. `told`: where there is only one, the number of devices that code is told."""
     kind = _KINDS.get(host.type, Native)
     return kind(host, host.count if kind is Native else told)
 

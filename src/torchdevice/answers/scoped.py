@@ -19,22 +19,21 @@ from torchdevice._torch import compilers, core, imports
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers import (
     accelerator,
+    comm,
     devices,
     failures,
-    graphs,
-    libraries,
     lightning,
-    memory,
     mps,
     outside,
     precision,
     random,
-    streams,
 )
 from torchdevice.answers.audience import Register
-from torchdevice.answers.real import Target, target_of
+from torchdevice.answers.device import constant
+from torchdevice.answers.real import Real, target_of
 from torchdevice.answers.rows import ANSWERS, SUBMODULES, SURFACE, Kind, Row
 from torchdevice.answers.shadow import Shadow, module_names
+from torchdevice.answers.table import answers
 from torchdevice.errors import CudaOnlyError, explain_error
 from torchdevice.policy.hosts import Host
 from torchdevice.translate.classes import stand_in
@@ -51,7 +50,7 @@ COMM = "torch.nn.parallel.comm"
 class Masquerade:
     """One namespace, answered by one target."""
 
-    def __init__(self, kind: str, target: Target, register: Register) -> None:
+    def __init__(self, kind: str, target: Real, register: Register) -> None:
         self._kind = kind
         self._target = target
         self._register = register
@@ -73,36 +72,17 @@ class Masquerade:
             return RealDevice(made.type, read_index(made))
 
         extra = {"device": stand_in(RealDevice, "torch.device", construct), "backends": _BACKENDS}
+        table = answers(kind, target, self._noting)
         if kind == "mps":
-            return Shadow(kind, modules, mps.functions(target), {}, mps.names(target), extra)
-        lent = streams.Streams(target)
-        table = {
-            **devices.device_functions(kind, target),
-            **memory.memory_functions(kind, target),
-            **streams.stream_functions(kind, lent),
-            **graphs.graph_functions(kind),
-            **libraries.nccl_functions(),
-            **libraries.comm_functions(target),
-            **libraries.tunable_functions(),
-        }
+            return Shadow(kind, modules, table.functions, {}, mps.mps_names(), extra)
         replaced = {
-            **devices.device_globals(kind, target, table),
-            **random.random_globals(kind, target),
-            **devices.functions(target),
-            "_cudart": libraries.cudart(target),
-            "_nvtx": libraries.nvtx(),
-            "reduce_add": libraries.reduce_add,
-            "amp_definitely_not_available": devices.constant(False),
+            **table.names,
+            **devices.initialised_names(target),
+            **random.random_names(kind, target),
+            "reduce_add": comm.reduce_add,
+            "amp_definitely_not_available": constant(False),
         }
-        handles = {"cuda": ("cuda_stream", "cuda_event"), "xpu": ("sycl_queue", "sycl_event")}[kind]
-        graph = "CUDAGraph" if kind == "cuda" else "XPUGraph"
-        bases = {
-            "Stream": streams.stream_base(lent, handles[0], self._noting("Stream")),
-            "Event": streams.event_base(lent, handles[1], self._noting("Event")),
-            graph: graphs.graph_base(graph, self._noting(graph)),
-            "MemPool": memory.MemPoolBase,
-        }
-        return Shadow(kind, modules, table, bases, replaced, extra)
+        return Shadow(kind, modules, table.functions, table.bases, replaced, extra)
 
     def _noting(self, name: str) -> Callable[[], None]:
         """What a class calls when user code makes an object of it."""
@@ -198,7 +178,7 @@ class Masquerades:
     def __init__(self, translator: Translator) -> None:
         self.register = Register(translator)
         self._built: dict[tuple[Host, int], list[Replacement]] = {}
-        self._targets: dict[Host, Target] = {}
+        self._targets: dict[Host, Real] = {}
         self.skips: list[Skip] = []
 
     def select(self, host: Host, told: int = 1) -> list[Replacement]:

@@ -16,6 +16,9 @@ from typing import Any
 
 import torch
 
+from torchdevice.answers.device import refusal
+from torchdevice.answers.table import LEFT_ALONE
+
 Natives = dict[str, Any]
 
 
@@ -30,6 +33,24 @@ class Facade:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)
+
+
+class _Natives(Facade):
+    """`torch._C` as the copies see it. A function of the namespace that has no answer refuses, whatever the build has:
+
+    in a build with CUDA the real one would look for a driver.
+    """
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, kind: str, natives: Natives) -> None:
+        super().__init__(torch._C, natives)
+        object.__setattr__(self, "_prefix", f"_{kind}_")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(self._prefix) and name not in LEFT_ALONE:
+            return refusal(name, f"nothing here answers this function of torch {torch.__version__}")
+        return super().__getattr__(name)
 
 
 class Shadow:
@@ -56,7 +77,7 @@ class Shadow:
         self._held: list[Any] = []  # originals, so that an id in `_copies` stays theirs
         self.globals: dict[str, dict[str, Any]] = {name: dict(vars(module)) for name, module in self._modules.items()}
         self.natives = natives
-        self._natives = Facade(torch._C, natives)
+        self._natives = _Natives(kind, natives)
         facade = Facade(
             torch,
             {"_C": self._natives, kind: Facade(getattr(torch, kind), self._namespace()), **torch_extra},
@@ -81,6 +102,8 @@ class Shadow:
                 space[key] = self._replaced[key]
             elif key in natives:
                 space[key] = natives[key]  # `from torch._C import _graph_pool_handle`
+            elif key.startswith(f"_{self._kind}_") and getattr(torch._C, key, None) is value:
+                space[key] = getattr(self._natives, key)
             elif value is torch:
                 space[key] = facade
             elif value is torch._C:

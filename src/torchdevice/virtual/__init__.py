@@ -92,7 +92,7 @@ def reset_counts() -> None:
 
 def set_memory_limit(size: int | str) -> None:
     """Bytes (or `"2GiB"`) that each virtual device may hold from now on; 0 for no limit."""
-    from torchdevice.virtual.memory import parse_size
+    from torchdevice.virtual.installer import parse_size
 
     _library().call("set_limit", parse_size(size) if isinstance(size, str) else size)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from types import ModuleType
 from typing import Any
 
 import torch
 
+from torchdevice._torch.imports import when_imported
 from torchdevice.errors import explain_error
-from torchdevice.virtual.patches import after_import
 
 
 def _inductor(kind: str) -> None:
@@ -43,9 +42,9 @@ def _touches(kind: str, model: Any, inputs: Any) -> bool:
     return any(on_device(v) or (isinstance(v, str) and v.partition(":")[0] == kind) for v in values)
 
 
-def _hide_toolkit(module: ModuleType) -> None:
+def _hide_toolkit() -> None:
     """Extension builders see no nvcc and take their own fallback; those that have none are told why."""
-    vars(module).update(CUDA_HOME=None, CUDNN_HOME=None, _join_cuda_home=_no_toolkit)
+    vars(sys.modules["torch.utils.cpp_extension"]).update(CUDA_HOME=None, CUDNN_HOME=None, _join_cuda_home=_no_toolkit)
 
 
 def _no_toolkit(*paths: str) -> str:
@@ -59,7 +58,7 @@ def _no_toolkit(*paths: str) -> str:
     )
 
 
-def _no_native_kernels(module: ModuleType) -> None:
+def _no_native_kernels() -> None:
     """Operators of torch's own that are written in Triton or CuteDSL: where those are installed, torch uses them."""
     import torch.backends.python_native as kernels
 
@@ -76,7 +75,7 @@ def install(kind: str) -> None:
     _inductor(kind)
     if kind != "mps":
         _hide_triton()
-    after_import("torch._native", _no_native_kernels)
+    when_imported("torch._native", "", _no_native_kernels)
     torch._C._jit_override_can_fuse_on_gpu(False)
     if kind == "cuda":
-        after_import("torch.utils.cpp_extension", _hide_toolkit)
+        when_imported("torch.utils.cpp_extension", "", _hide_toolkit)

@@ -6,17 +6,20 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
-from torchdevice.virtual.patches import after_import
+from torchdevice._torch.imports import when_imported
 
+C10D = "torch.distributed.distributed_c10d"
 VENDOR = {"cuda": "NCCL", "xpu": "XCCL"}
 _kept: list[object] = []  # kernels end with the last reference to them; a virtual device stays
 
 
 def install(kind: str) -> None:
-    def patch(module: ModuleType) -> None:
+    def patch() -> None:
+        module = sys.modules[C10D]
         from torchdevice._torch import compilers
         from torchdevice._torch import distributed as private
         from torchdevice.distributed import collectives  # torch.distributed is loaded now
@@ -29,7 +32,7 @@ def install(kind: str) -> None:
         _kept.append(collectives.stage(kind, "Sparse"))
         compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
-    after_import("torch.distributed.distributed_c10d", patch)
+    when_imported(C10D, "", patch)
 
 
 def _offer_vendor_backend(module: ModuleType, kind: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import time
 import warnings
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from typing import Literal
 import torch
 
 from torchdevice._torch import dispatcher
+from torchdevice.answers import installed as torch_build
+from torchdevice.answers.virtual import Virtual
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
-from torchdevice.virtual import build, cuda, memory, mps, supported, xpu
+from torchdevice.virtual import build, compilers, distributed, legacy, storage, supported
 from torchdevice.virtual.library import ANY_DEVICE, DENY, EVEN_SIZES, FUNCTIONALITIES, NO_DEVICE_CHECK, WARN, Library
 
 
-def run(device: str, count: int) -> None:
+def self_test(device: str, count: int) -> None:
     """Raises VirtualDeviceUnavailable when the device does not compute. Leaves no memory behind, starts no threads."""
     try:
         for index in range(count):
@@ -42,8 +45,10 @@ def run(device: str, count: int) -> None:
 
 
 Support = Literal["all", "real"]
-DEVICES = {"mps": mps, "cuda": cuda, "xpu": xpu}
+DEVICES = tuple(torch_build.BUILDS)
 MAX_COUNT = 64
+LIMIT_VARIABLE = "TORCHDEVICE_VIRTUAL_MEMORY"
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 # Operators with a kernel of their own in native.cpp on every device, and on the GPU types.
 NATIVE = frozenset(
     {
@@ -98,11 +103,13 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
         return _same_again(_installation, device, count, support)
     _check_no_real_device(device)
     library = Library(build.build())
-    limit = memory.limit_from_environment()
-    library.call("init", device.encode(), count, _denied_dtypes(device), limit, limit or memory.physical_memory())
+    limit = limit_from_environment()
+    capacity = limit or physical_memory()
+    library.call("init", device.encode(), count, _denied_dtypes(device), limit, capacity)
     refused = _register(library, device, support)
-    DEVICES[device].install(library, count)
-    run(device, count)
+    torch_build.install(device, Virtual(device, count, library, capacity, limit))
+    _install_the_rest(device, library)
+    self_test(device, count)
     if library.call("repair_autograd"):
         warnings.warn(
             f"The virtual {device} device was installed after the first backward of this process; autograd's threads "
@@ -114,6 +121,38 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
     atexit.register(_let_autograd_finish, library)
     _installation = Installation(device, count, support, library, refused)
     return _installation
+
+
+def parse_size(text: str) -> int:
+    """`2GiB`, `512M`, `1e9`, `1073741824` → bytes. GB and GiB both mean 1024³, as everywhere in torch's messages."""
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.I)
+    if match is None:
+        raise ConfigError(
+            explain_error(
+                f"{LIMIT_VARIABLE}={text!r}", "that is not a size", "write for example 2GiB, 512MiB or 1000000."
+            )
+        )
+    return int(float(match[1]) * 1024 ** _UNITS[match[2].lower()])
+
+
+def limit_from_environment() -> int:
+    """Bytes a device may hold; 0 for no limit."""
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    return parse_size(text) if text else 0
+
+
+def physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _install_the_rest(device: str, library: Library) -> None:
+    """What a build for the device has in C beside its namespace."""
+    storage.install(device, library)
+    compilers.install(device)
+    if device == "cuda":
+        legacy.install()
+    if device in distributed.VENDOR:
+        distributed.install(device)
 
 
 def _let_autograd_finish(library: Library) -> None:

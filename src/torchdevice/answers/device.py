@@ -1,0 +1,226 @@
+"""The protocol between what torch asks and who answers: one object that stands for all devices of a type.
+
+`real` implements it for the devices that exist, `virtual` for a device that the C++ library makes. The functions of
+torch._C in `devices`, `memory`, `streams`, `graphs`, `random`, `comm`, `libraries` and `mps` are written against it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from torchdevice._torch.core import RealDevice
+from torchdevice.config import visible_devices
+from torchdevice.errors import CudaOnlyError, explain_error
+
+Table = dict[str, Any]
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """For calls whose effect has no meaning on the device."""
+
+
+def constant(value: Any) -> Callable[..., Any]:
+    """A function that always answers the same."""
+
+    def answer(*_: Any, **__: Any) -> Any:
+        return value
+
+    return answer
+
+
+def refusal(name: str, why: str) -> Callable[..., Any]:
+    """A function of torch._C that cannot be answered: it says so when it is called."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise CudaOnlyError(
+            explain_error(
+                f"torch._C.{name} was asked for",
+                why,
+                "guard this call, use the portable operators of torch, or run it on the hardware that it needs",
+            )
+        )
+
+    return refuse
+
+
+@functools.cache
+def system() -> Any:
+    """psutil, imported by the first question: importing it takes longer than an activation should."""
+    import psutil
+
+    return psutil
+
+
+@dataclass(frozen=True)
+class Description:
+    """A device in the figures that all namespaces' properties are made of."""
+
+    name: str
+    total_memory: int
+    cores: int
+    clock_khz: int = 0
+    memory_clock_khz: int = 0
+    memory_bus_width: int = 0
+    l2_bytes: int = 0
+    integrated: bool = True
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One figure in the words of `torch.cuda.memory_stats`."""
+
+    current: int = 0
+    peak: int = 0
+    allocated: int = 0
+    freed: int = 0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one device holds: bytes of tensors, bytes taken from the system, blocks; and refused allocations."""
+
+    tensors: Figures
+    reserved: Figures
+    blocks: Figures = field(default_factory=Figures)
+    ooms: int = 0
+
+    def nested(self) -> dict[str, Any]:
+        """What `torch._C._cuda_memoryStats` returns."""
+        stats: dict[str, Any] = {}
+        for name, source in _STATISTICS.items():
+            values = asdict(getattr(self, source)) if source else dict(_ZERO)
+            stats[name] = {"all": values, "small_pool": dict(_ZERO), "large_pool": dict(values)}
+        stats.update(oversize_allocations=dict(_ZERO), oversize_segments=dict(_ZERO))
+        stats.update(num_alloc_retries=0, num_ooms=self.ooms, max_split_size=-1, num_sync_all_streams=0)
+        stats.update(num_device_alloc=self.blocks.allocated, num_device_free=self.blocks.freed)
+        return stats
+
+
+_ZERO = asdict(Figures())
+_STATISTICS = {  # name in torch's statistics → the field of `Usage` that it shows
+    **dict.fromkeys(("allocated_bytes", "active_bytes", "requested_bytes"), "tensors"),
+    "reserved_bytes": "reserved",
+    **dict.fromkeys(("allocation", "segment", "active"), "blocks"),
+    **dict.fromkeys(("inactive_split", "inactive_split_bytes"), ""),
+}
+
+
+class Clock(Protocol):
+    """A point in the device's work: recorded, waited for, and told apart in milliseconds."""
+
+    def record(self, stream: Any) -> None: ...
+    def query(self) -> bool: ...
+    def synchronize(self) -> None: ...
+    def wait(self, stream: Any) -> None: ...
+    def milliseconds_to(self, end: Any) -> float: ...
+
+
+class Graph(Protocol):
+    """A captured list of operators."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+    def replay(self) -> None: ...
+    def steps(self) -> list[str]: ...
+
+
+class Device:
+    """All devices of a type. The base is one device whose work is done in order, with the host's memory behind it.
+
+    `own_streams`: torch.Stream knows streams of this type. `own_events`: torch.Event does, with times.
+    """
+
+    own_streams = False
+    own_events = False
+
+    def __init__(self, type: str, count: int) -> None:
+        self.type = type
+        self.count = count
+        self._fraction = [1.0] * count
+        self._local = threading.local()
+
+    # --- devices
+
+    def visible(self) -> int:
+        """How many devices code is told of at the moment."""
+        return visible_devices(self.count)
+
+    def current(self) -> int:
+        return getattr(self._local, "index", 0)
+
+    def select(self, index: int) -> None:
+        """Make a device current in this thread. All of them are the one device, but code reads its choice back."""
+        self._local.index = index
+
+    def device(self) -> torch.device:
+        """The current device as torch knows it: the CPU has no index, and where there is one device it is 0."""
+        return RealDevice(self.type) if self.type == "cpu" else RealDevice(self.type, 0)
+
+    def describe(self, index: int) -> Description:
+        raise NotImplementedError
+
+    def synchronize(self) -> None:
+        """Wait until the device has done what it was given."""
+
+    def initialised(self) -> bool:
+        """Whether asking for more than a count leaves the device as it is."""
+        return True
+
+    # --- memory
+
+    def usage(self, index: int) -> Usage:
+        raise NotImplementedError
+
+    def stats(self, index: int) -> dict[str, Any]:
+        """The figures in the nested form that torch's C functions give."""
+        return self.usage(index).nested()
+
+    def reset_peak(self, index: int) -> None:
+        raise NotImplementedError
+
+    def reset_accumulated(self, index: int) -> None:
+        raise NotImplementedError
+
+    def free_and_total(self, index: int) -> tuple[int, int]:
+        raise NotImplementedError
+
+    def empty_cache(self) -> None:
+        """Give cached blocks back; the CPU's allocator keeps none."""
+
+    def set_fraction(self, fraction: float, index: int) -> None:
+        self._fraction[index] = fraction
+
+    def fraction(self, index: int) -> float:
+        return self._fraction[index]
+
+    # --- streams, events, graphs, random numbers
+
+    def stream(self, index: int) -> int:
+        """The number of the current stream of a device, in this thread."""
+        return int(getattr(self._local, "streams", {}).get(index, 0))
+
+    def set_stream(self, number: int, index: int) -> None:
+        self._local.streams = {**getattr(self._local, "streams", {}), index: number}
+
+    def clock(self, timing: bool) -> Clock:
+        raise NotImplementedError
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Milliseconds between two events of the device's own."""
+        raise NotImplementedError
+
+    def graph(self) -> Graph:
+        raise NotImplementedError
+
+    def capturing(self) -> bool:
+        """Whether this thread is capturing a graph."""
+        raise NotImplementedError
+
+    def generator(self, index: int) -> torch.Generator:
+        return torch.default_generator

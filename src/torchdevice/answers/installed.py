@@ -1,0 +1,181 @@
+"""A table of answers put into torch for the life of the process, as if torch had been built for the device.
+
+torch's own Python code of the namespace then runs as it is. The rows of `BUILDS` are what such a build has beside the
+functions: flags, classes that are C, and names that torch binds when it is imported. Nothing here is undone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from torchdevice.answers.device import Device, Table, constant, refusal
+from torchdevice.answers.devices import CUDA_VERSION, CUDNN_VERSION, PROPERTIES
+from torchdevice.answers.table import CLASSES, LEFT_ALONE, answers
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a build of torch for a device has.
+
+    `asks_hooks`: torch's own C functions of the namespace exist in every build and ask the hooks that the library
+    provides; only those that are missing, and `always`, are put there. `absent`: names that such a build lacks.
+    """
+
+    flags: Table
+    always: tuple[str, ...] = ()
+    asks_hooks: bool = False
+    absent: tuple[str, ...] = ()
+
+
+BUILDS = {
+    "cuda": Build(
+        flags={
+            "_has_cuda": True,  # torch.backends.cuda.is_built()
+            "_has_cudnn": True,  # torch.backends.cudnn.is_available(); the C++ hooks still answer no
+            # named by torch._inductor.cudagraph_trees when it is imported; graphs here never make one
+            "_cuda_CUDAAllocator_AllocatorState": type("_cuda_CUDAAllocator_AllocatorState", (), {}),
+        },
+    ),
+    # torch refuses two accelerators compiled in, and tells a CUDA build by this name: an Intel build lacks it.
+    "xpu": Build(flags={"_has_xpu": True}, absent=("_cuda_getDeviceCount",)),
+    "mps": Build(flags={"_has_mps": True}, always=("_mps_is_in_bad_fork",), asks_hooks=True),
+}
+
+
+def install(kind: str, device: Device) -> None:
+    """Make torch answer for `device` under the name `kind`."""
+    build, table = BUILDS[kind], answers(kind, device)
+    functions = {name: value for name, value in table.functions.items() if callable(value)}
+    if build.asks_hooks:
+        functions = {
+            name: value for name, value in functions.items() if name in build.always or not hasattr(torch._C, name)
+        }
+    put(torch._C, {**named(functions), **build.flags})
+    for name in build.absent:
+        if hasattr(torch._C, name):
+            delattr(torch._C, name)
+    _answer_what_nobody_knows(kind)
+    if kind == "mps":
+        forget(torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer)
+        return
+    namespace = getattr(torch, kind)
+    _install_classes(kind, namespace, table.bases)
+    names = {**table.names, CLASSES[kind].properties: PROPERTIES[kind]}
+    # NVML would count the real cards that are hidden.
+    put(
+        namespace,
+        {**{name: value for name, value in names.items() if name != "_nvtx"}, "_cached_device_count": device.count},
+    )
+    put(torch._C, {f"_{kind}_init": _initialising(namespace, device)})
+    forget(namespace.device_count)
+    if kind == "cuda":
+        put(torch._C, {"_cudart": names["_cudart"], "_nvtx": names["_nvtx"]})
+        put(namespace.nvtx, {"_nvtx": names["_nvtx"]})
+        # torch.backends.cudnn is an object of properties around the module.
+        put(torch.backends.cudnn.m, {"_init": constant(True), "__cudnn_version": CUDNN_VERSION})
+        if torch.version.cuda is None:
+            put(torch.version, {"cuda": CUDA_VERSION})
+
+
+def _install_classes(kind: str, namespace: Any, bases: Mapping[str, type]) -> None:
+    row = CLASSES[kind]
+    graph = row.graph.removeprefix("_")
+    in_c = {"Stream": row.stream, "Event": row.event, graph: row.graph, "MemPool": row.pool}
+    for name, base in bases.items():
+        base.__name__ = base.__qualname__ = in_c[name]
+        put(torch._C, {in_c[name]: base})
+    put(torch._C, {row.properties: PROPERTIES[kind]})
+    homes = {"Stream": "streams", "Event": "streams", graph: "graphs", "MemPool": "memory"}
+    for name, base in bases.items():
+        # Graphs and pools came to torch.xpu after 2.9.
+        former = getattr(getattr(namespace, homes[name], None), name, None)
+        if former is not None:
+            made = on_base(former, base)
+            if name == "Stream" and hasattr(namespace.streams, "ExternalStream"):
+                on_base(namespace.streams.ExternalStream, made)
+
+
+def _initialising(namespace: Any, device: Device) -> Callable[[], None]:
+    def init() -> None:
+        namespace.default_generators = tuple(device.generator(index) for index in range(device.count))
+
+    return init
+
+
+def _answer_what_nobody_knows(kind: str) -> None:
+    """A function of a newer torch that has no row says so when it is called, instead of an AttributeError in torch."""
+    prefix = f"_{kind}_"
+    former = vars(torch._C).get("__getattr__")
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - what Python asks for names that a module lacks
+        if name.startswith(prefix) and name not in LEFT_ALONE and name not in BUILDS[kind].absent:
+            return refusal(
+                name, f"the virtual {kind} device has no answer for this function of torch {torch.__version__}"
+            )
+        if former is not None:
+            return former(name)
+        raise AttributeError(f"module {torch._C.__name__!r} has no attribute {name!r}")
+
+    vars(torch._C)["__getattr__"] = __getattr__
+
+
+def named(table: Table) -> Table:
+    """Each function as an object of its own that carries its name: dynamo hashes them, tracebacks show them."""
+    made = {}
+    for name, function in table.items():
+        if isinstance(function, FunctionType):
+            made[name] = FunctionType(
+                function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
+            )
+            made[name].__kwdefaults__ = function.__kwdefaults__
+        else:
+            made[name] = function
+    return made
+
+
+def put(owner: Any, table: Mapping[str, Any]) -> None:
+    """Set each name; modules of torch that had bound the former object follow."""
+    for name, value in table.items():
+        former = getattr(owner, name, None)
+        setattr(owner, name, value)
+        if former is not None and callable(former):
+            rebind(former, value)
+
+
+def rebind(former: object, value: object) -> None:
+    """Early-bound copies (`from torch._C import x`) in torch's own modules point at the new object too."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] == "torch" and isinstance(module, ModuleType):
+            for name, held in list(vars(module).items()):
+                if held is former:
+                    setattr(module, name, value)
+
+
+def forget(*functions: Any) -> None:
+    """Functions of torch that remember their answer from before."""
+    for function in functions:
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
+
+
+def on_base(cls: type, base: type) -> type:
+    """The class again, with its own methods, on another base: torch's Python code keeps running.
+
+    A C base class cannot be exchanged in place. `super()` finds its class in the cell `__class__`, which all methods
+    share: it is pointed at the new class.
+    """
+    body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    new = type(cls.__name__, (base,), body)
+    for value in body.values():
+        for function in (value, *(getattr(value, part, None) for part in ("__func__", "fget", "fset"))):
+            if isinstance(function, FunctionType) and "__class__" in function.__code__.co_freevars:
+                assert function.__closure__ is not None
+                function.__closure__[function.__code__.co_freevars.index("__class__")].cell_contents = new
+    rebind(cls, new)
+    return new

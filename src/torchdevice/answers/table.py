@@ -1,0 +1,111 @@
+"""One table of what a namespace asks of torch._C: functions, names that torch binds early, and base classes.
+
+The rows come from the topic files and are written against the protocol `Device`. `scoped` exposes a table to user code
+until `deactivate()`; `installed` puts it into torch for the life of a process. A test reads torch's own sources and
+fails for each name that they ask for and that is neither here nor in `LEFT_ALONE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torchdevice.answers import comm, devices, graphs, libraries, memory, mps, streams
+from torchdevice.answers.device import Device, Table
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a namespace that are C in a build for its device: name in torch → name of its base in torch._C."""
+
+    stream: str
+    event: str
+    graph: str
+    pool: str
+    properties: str
+    stream_handle: str
+    event_handle: str
+
+
+CLASSES = {
+    "cuda": Classes(
+        "_CudaStreamBase",
+        "_CudaEventBase",
+        "_CUDAGraph",
+        "_MemPool",
+        "_CudaDeviceProperties",
+        "cuda_stream",
+        "cuda_event",
+    ),
+    "xpu": Classes(
+        "_XpuStreamBase",
+        "_XpuEventBase",
+        "_XPUGraph",
+        "_XPUMemPool",
+        "_XpuDeviceProperties",
+        "sycl_queue",
+        "sycl_event",
+    ),
+}
+
+# Names that torch asks for and that keep torch's own answer, with the reason. A star stands for the rest of a name.
+LEFT_ALONE = {
+    "_accelerator_*": "torch asks the hooks of the accelerator that is there; without one the public functions answer",
+    "_CUDAGreenContext": "torch looks whether it is there; green contexts split an NVIDIA GPU",
+    "_cuda_CUDAAllocator": "torch looks whether it is there; a class that only a pluggable allocator makes",
+    "_xpu_XPUAllocator": "as _cuda_CUDAAllocator",
+    "_mps_compileShader": "torch looks whether it is there, and says that Metal is missing",
+    "_mps_loadMetallibFromPath": "as _mps_compileShader",
+    "_mps_loadMetalllib": "as _mps_compileShader",
+    "_mps_host_alias_storage": "memory that the CPU and Metal share by address, which nothing else has",
+    "_mps_is_on_macos_or_newer": "a question about the operating system, which torch answers in every build",
+}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one namespace asks.
+
+    `functions` of torch._C; `names` of the namespace's modules that torch binds when it is imported; `bases` of the
+    namespace's classes, by the class's name in torch.
+    """
+
+    functions: Table
+    names: Table
+    bases: dict[str, type]
+
+
+def answers(kind: str, device: Device, noting: Callable[[str], Callable[[], None]] | None = None) -> Answers:
+    """The table of one namespace, answered by `device`.
+
+    `noting(name)` gives what a class calls when user code makes an object of it.
+    """
+    note = noting if noting is not None else lambda name: lambda: None
+    if kind == "mps":
+        return Answers(mps.mps_functions(device), {}, {})
+    lent = streams.Streams(device)
+    functions = {
+        **devices.device_functions(kind, device),
+        **memory.memory_functions(kind, device),
+        **streams.stream_functions(kind, lent),
+        **graphs.graph_functions(kind, device),
+    }
+    names = {**devices.device_names(kind, functions), **devices.load_functions(device)}
+    if kind == "cuda":
+        functions |= {
+            **libraries.library_functions(),
+            **libraries.tunable_functions(),
+            **comm.nccl_functions(),
+            **comm.comm_functions(device),
+        }
+        names |= {"_cudart": libraries.cudart(device), "_nvtx": libraries.nvtx()}
+    row = CLASSES[kind]
+    graph = row.graph.removeprefix("_")
+    bases: dict[str, Any] = {
+        "Stream": streams.stream_base(lent, row.stream_handle, note("Stream")),
+        "Event": streams.event_base(device, row.event_handle, note("Event")),
+        graph: graphs.graph_base(graph, device, note(graph)),
+        "MemPool": memory.MemPoolBase,
+    }
+    return Answers(functions, names, bases)

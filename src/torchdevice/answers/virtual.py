@@ -1,0 +1,136 @@
+"""A virtual device behind the answers of its namespace: the C++ library keeps its figures, streams and graphs.
+
+The library itself is `virtual.library`; it is given to this class when the device is installed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+
+from torchdevice._torch.core import RealDevice
+from torchdevice.answers.device import Description, Device, Figures, Graph, Usage
+
+# The device that programs are told of: an Ampere-class GPU, so that they choose bfloat16; the memory is the host's.
+DESCRIPTIONS = {
+    "cuda": Description(
+        "Virtual CUDA device",
+        0,
+        cores=108,
+        clock_khz=1410000,
+        memory_clock_khz=1215000,
+        memory_bus_width=5120,
+        l2_bytes=40 << 20,
+        integrated=False,
+    ),
+    "xpu": Description("Virtual XPU device", 0, cores=512, integrated=False),
+    "mps": Description("Virtual Apple GPU", 0, cores=8),
+}
+
+
+class Library(Protocol):
+    """What is used of the C++ library."""
+
+    def call(self, name: str, *arguments: object) -> int: ...
+    def usage(self, device: int) -> Any: ...
+    def elapsed(self, start_event: int, end_event: int) -> float: ...
+    def capture_begin(self) -> int: ...
+
+
+class Virtual(Device):
+    """All virtual devices of a process. `capacity`: the memory that each says it has; `limit`: bytes it may hold."""
+
+    own_streams = True
+    own_events = True
+
+    def __init__(self, kind: str, count: int, library: Library, capacity: int, limit: int = 0) -> None:
+        super().__init__(kind, count)
+        self._library = library
+        self._limit = limit
+        self._description = replace(DESCRIPTIONS[kind], total_memory=capacity)
+
+    def visible(self) -> int:
+        return self.count
+
+    def current(self) -> int:
+        return self._library.call("get_device")
+
+    def select(self, index: int) -> None:
+        self._library.call("set_device", index)
+
+    def device(self) -> torch.device:
+        return RealDevice(self.type, self.current())
+
+    def describe(self, index: int) -> Description:
+        return self._description
+
+    def usage(self, index: int) -> Usage:
+        used = self._library.usage(index)
+        held = Figures(used.bytes, used.bytes_peak, used.bytes_allocated, used.bytes_freed)
+        blocks = Figures(used.blocks, used.blocks_peak, used.blocks_allocated, used.blocks_freed)
+        return Usage(held, held, blocks, used.ooms)
+
+    def reset_peak(self, index: int) -> None:
+        self._library.call("reset_peak", index)
+
+    def reset_accumulated(self, index: int) -> None:
+        self._library.call("reset_accumulated", index)
+
+    def free_and_total(self, index: int) -> tuple[int, int]:
+        total = self._library.call("limit") or self._description.total_memory
+        return max(0, total - self.usage(index).tensors.current), total
+
+    def set_fraction(self, fraction: float, index: int) -> None:
+        super().set_fraction(fraction, index)
+        limit = int(self._description.total_memory * fraction) if fraction < 1 else self._limit
+        self._library.call("set_limit", limit)
+
+    def stream(self, index: int) -> int:
+        return self._library.call("current_stream", index)
+
+    def set_stream(self, number: int, index: int) -> None:
+        self.select(index)
+        self._library.call("set_stream", number, index)
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return self._library.elapsed(start.event_id, end.event_id)
+
+    def graph(self) -> Graph:
+        return _Captured(self._library)
+
+    def capturing(self) -> bool:
+        return bool(self._library.call("capturing"))
+
+    def generator(self, index: int) -> torch.Generator:
+        """The generator that operators use when none is given, as a Python object."""
+        self._library.call("default_generators", 1)
+        try:
+            return torch.Generator(device=RealDevice(self.type, index))
+        finally:
+            self._library.call("default_generators", 0)
+
+
+class _Captured:
+    """A graph in the C++ library."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._number = 0
+
+    def begin(self) -> None:
+        self._number = self._library.capture_begin()
+
+    def end(self) -> None:
+        self._library.call("capture_end", self._number)
+
+    def replay(self) -> None:
+        self._library.call("capture_replay", self._number)
+
+    def steps(self) -> list[str]:
+        return []  # the library keeps no names
+
+    def __del__(self) -> None:
+        if self._number:
+            self._library.call("capture_drop", self._number)
