@@ -37,48 +37,48 @@ test-cuda:
 # docs/realworld.md. `make realworld RESUME=--resume` runs what has no verdict yet.
 realworld: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[realworld]'
-	$(BIN)/python -m tests.realworld.runner $(RESUME)
-	$(BIN)/python -m tests.realworld.report
+	$(BIN)/python -m tools.realworld.runner $(RESUME)
+	$(BIN)/python -m tools.realworld.report
 
 bench: $(VENV)/.installed
 	-$(BIN)/torchdevice bench --json benchmarks/results/cpu.json
-	PYTHONPATH=src $(BIN)/python -m benchmarks.report
+	PYTHONPATH=src $(BIN)/python -m tools.docs.benchmarks
 
 # More than 100,000 devices that are none, checkpoints and files; then two minutes of bytes for everything that reads.
 fuzz: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[fuzz]'
-	$(BIN)/python -m tests.hardening.fuzz 2000
-	$(BIN)/python -m tests.hardening.readers 120
+	$(BIN)/python -m tools.hardening.fuzz 2000
+	$(BIN)/python -m tools.hardening.readers 120
 
 # Half an hour of training, activation cycles, fallbacks, threads and reports: memory and time stay flat.
 soak: $(VENV)/.installed
-	$(BIN)/python -m tests.hardening.soak 1800
+	$(BIN)/python -m tools.hardening.soak 1800
 
 # The virtual device under AddressSanitizer and UndefinedBehaviorSanitizer, warnings as errors.
 sanitize: $(VENV)/.installed
-	$(BIN)/python -m tests.hardening.sanitize
+	$(BIN)/python -m tools.hardening.sanitize
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The pages that are printed from tables of the code, in seconds.
 docs: $(VENV)/.installed
-	PYTHONPATH=src $(BIN)/python -W ignore -m tests.fallback.write_docs
-	$(BIN)/python -m torchdevice.answers.document > docs/masquerade.md
-	PYTHONPATH=src $(BIN)/python -m benchmarks.report
-	$(BIN)/python -m tests.realworld.report > /dev/null
+	PYTHONPATH=src $(BIN)/python -W ignore -m tools.docs.fallback
+	PYTHONPATH=src $(BIN)/python -m tools.docs.masquerade > docs/masquerade.md
+	PYTHONPATH=src $(BIN)/python -m tools.docs.benchmarks
+	$(BIN)/python -m tools.realworld.report > /dev/null
 
 # Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
 conformance: $(VENV)/.installed
-	PYTHONPATH=src $(BIN)/python -m tests.conformance.run
+	PYTHONPATH=src $(BIN)/python -m tools.conformance.run
 
 # Many processes for many minutes: more ranks, two hosts, failures, and torch's own distributed tests on what stands for
 # NCCL; writes its figures into docs/distributed.md.
 distributed: $(VENV)/.installed
 	$(BIN)/python -m pytest -m distributed tests/distributed
-	PYTHONPATH=src $(BIN)/python -m tests.distributed.torch_suite
+	PYTHONPATH=src $(BIN)/python -m tools.distributed.torch_suite
 
 # Every public name of torch, called on plain torch and on three hosts; writes the catalogue and the gap log. Interrupted, it
 # goes on where it stopped; `make catalog FRESH=--fresh` starts again.
 catalog: $(VENV)/.installed
-	PYTHONPATH=src $(BIN)/python -W ignore -m tests.catalog.run $(FRESH)
+	PYTHONPATH=src $(BIN)/python -W ignore -m tools.catalog.run $(FRESH)

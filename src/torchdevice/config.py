@@ -182,6 +182,15 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchdevice"
 
 
+def data_folder() -> Path:
+    """TORCHDEVICE_CACHE, or the place where this platform keeps what a user wrote."""
+    if chosen := os.environ.get("TORCHDEVICE_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "torchdevice"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "torchdevice"
+
+
 def _count(given: str) -> int:
     if given.strip().isdecimal() and 1 <= int(given) <= MAX_DEVICES:
         return int(given)

@@ -17,7 +17,7 @@ import torch.cuda.comm
 
 import torchdevice
 from tests.virtual.harness import run_python
-from torchdevice.answers import document
+from tools.docs import masquerade
 from torchdevice.answers.audience import Register
 from torchdevice.answers.real import target_of
 from torchdevice.answers.rows import ANSWERS, SUBMODULES, SURFACE, Kind
@@ -159,7 +159,7 @@ def test_submodules_and_package_hold_the_same_object(active: None) -> None:
 
 def test_the_document_is_printed_from_the_table() -> None:
     page = Path(__file__).parents[2] / "docs" / "masquerade.md"
-    assert page.read_text(encoding="utf-8") == document.page(), "run: make docs"
+    assert page.read_text(encoding="utf-8") == masquerade.page(), "run: make docs"
 
 
 def test_activation_is_fast() -> None:

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import report
 
+from tools.docs import benchmarks as report
 from torchdevice.bench import BENCHMARKS, Figure, interleaved, runner
 from torchdevice.bench.runner import emit, read
 from torchdevice.cli import bench
@@ -85,4 +85,4 @@ def test_the_documents_are_those_of_the_committed_figures(tmp_path: Path, monkey
     monkeypatch.setattr(report, "DOCS", tmp_path)
     report.main()
     for name in ("benchmarks.md", "overhead.svg"):
-        assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text(), "run `python -m benchmarks.report`"
+        assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text(), "run `make docs`"

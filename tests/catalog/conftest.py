@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from tools.catalog import results, rows
+from tools.catalog.results import Called
 from torchdevice.catalog.entries import Entry
-from torchdevice.cli.catalog import catalogue
 
 
 @pytest.fixture(scope="session")
 def entries() -> list[Entry]:
     """Every row."""
-    return catalogue()[0]
+    return rows.entries()
+
+
+@pytest.fixture(scope="session")
+def called() -> dict[str, Called]:
+    """What was called for each name."""
+    return results.load().called

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.catalog.bench import Bench, digest
-from tests.catalog.compare import differs
+from tools.catalog.bench import Bench, digest
+from tools.catalog.compare import differs
 
 X = torch.tensor([[0.5, 2.0], [float("nan"), -1.0]])
 SAME: list[tuple[Any, Any]] = [

@@ -8,17 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchdevice.catalog.codemap import BEGIN, END, codebase_map
+from tools.catalog import results
+from tools.catalog.codemap import BEGIN, END, answering_modules, codebase_map
+from tools.catalog.gaps import gaps
+from tools.catalog.pages import figures, gap_log, page_name, spaces, summary
+from tools.catalog.results import Called
 from torchdevice.catalog.entries import Entry
-from torchdevice.catalog.gaps import gaps
-from torchdevice.catalog.pages import figures, gap_log, namespace_page, page_name, spaces, summary
+from torchdevice.catalog.markdown import namespace_page
 from torchdevice.catalog.status import GAP, NOT_STARTED
-from torchdevice.catalog.store import load_notes, load_results
+from torchdevice.catalog.store import load_results, shipped_notes
 from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRANSLATED, UNSUPPORTED
-from torchdevice.cli.catalog import answering_modules, torch_version
+from torchdevice.cli.catalog import torch_version
 
 DOCS = Path(__file__).parents[2] / "docs"
-AGAIN = "run: make catalog (or python -m tests.catalog.publish if only the pages are old)"
+AGAIN = "run: make catalog (or python -m tools.catalog.publish if only the pages are old)"
 
 
 def test_nothing_is_not_started(entries: list[Entry]) -> None:
@@ -33,14 +36,18 @@ def test_shares_against_plain_torch(entries: list[Entry], host: str, least: floa
     assert share >= least, f"{able - passed} of {able} fail on {host}"
 
 
+def test_the_package_has_the_part_of_the_results_that_its_commands_print() -> None:
+    assert load_results() == results.load().shipped(), AGAIN
+
+
 def test_every_failure_is_explained_and_nothing_else_is(entries: list[Entry]) -> None:
     failing = {e.name for e in entries if e.plain and {"raised", "differs"} & set(e.outcomes.values())}
     unsupported = {e.name for e in entries if e.treatment == UNSUPPORTED}
     assert failing - unsupported == {e.name for e in entries if e.note and e.plain}
 
 
-def test_every_gap_is_in_the_log(entries: list[Entry]) -> None:
-    logged = {gap.name for gap in gaps(entries)}
+def test_every_gap_is_in_the_log(entries: list[Entry], called: dict[str, Called]) -> None:
+    logged = {gap.name for gap in gaps(entries, called)}
     assert {entry.name for entry in entries if entry.status == GAP} <= logged
 
 
@@ -61,15 +68,15 @@ def test_treatments_are_read_from_the_tables(entries: list[Entry]) -> None:
 
 
 def test_notes_are_about_names_that_exist(entries: list[Entry]) -> None:
-    assert set(load_notes()) <= {entry.name for entry in entries}
+    assert set(shipped_notes()) <= {entry.name for entry in entries}
 
 
-def test_the_pages_are_printed_from_the_data(entries: list[Entry]) -> None:
+def test_the_pages_are_printed_from_the_data(entries: list[Entry], called: dict[str, Called]) -> None:
     folder = DOCS / "catalog"
     assert (folder / "README.md").read_text(encoding="utf-8") == summary(entries, torch_version()), AGAIN
     for space, members in spaces(entries).items():
         assert (folder / page_name(space)).read_text(encoding="utf-8") == namespace_page(space, members), AGAIN
-    assert (DOCS / "gaps.md").read_text(encoding="utf-8") == gap_log(gaps(entries), torch_version()), AGAIN
+    assert (DOCS / "gaps.md").read_text(encoding="utf-8") == gap_log(gaps(entries, called), torch_version()), AGAIN
     assert len(list(folder.glob("*.md"))) == len(spaces(entries)) + 1
 
 

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import dataclasses
 
-from tests.catalog import pool
+import pytest
+
+from tools.catalog import pool
+from tools.catalog.proof import NOT_NEEDED, gives_the_device, needs_proof, proven
+from tools.catalog.results import Called
 from torchdevice.catalog.entries import Entry
-from torchdevice.catalog.proof import NOT_NEEDED, needs_proof, proven
 from torchdevice.catalog.signatures import DEVICE_LIKE
 from torchdevice.catalog.surface import METHOD
 
 
-def test_every_device_parameter_is_patched_or_proven(entries: list[Entry]) -> None:
+def test_every_device_parameter_is_patched_or_proven(entries: list[Entry], called: dict[str, Called]) -> None:
     taking = [entry for entry in entries if entry.device_parameters]
     assert len(taking) > 250
-    unproven = [entry for entry in taking if needs_proof(entry) and not proven(entry)]
+    unproven = [entry for entry in taking if needs_proof(entry) and not proven(entry, called.get(entry.name))]
     assert [entry.name for entry in unproven] == []
 
 
-def test_the_proofs_hold_now(entries: list[Entry]) -> None:
+def test_the_proofs_hold_now(entries: list[Entry], called: dict[str, Called]) -> None:
     """The same calls again, under TorchDevice on this machine: old data proves nothing about today's code."""
     jobs = [
-        {"name": entry.name, "known": {"by": entry.verified_by, "call": entry.call}}
+        {"name": entry.name, "known": {"by": called[entry.name].by, "call": called[entry.name].call}}
         for entry in entries
         if needs_proof(entry)
     ]
@@ -36,15 +39,29 @@ def test_the_proofs_hold_now(entries: list[Entry]) -> None:
 
 def test_a_function_that_a_new_torch_adds_is_found(entries: list[Entry]) -> None:
     known = next(entry for entry in entries if entry.name == "torch.add")
-    new = dataclasses.replace(
-        known, name="torch.brand_new", device_parameters=("device",), verified_by="none", call="", outcomes={}
-    )
+    new = dataclasses.replace(known, name="torch.brand_new", device_parameters=("device",))
     assert needs_proof(new)
-    assert not proven(new)
-    called_without_the_device = dataclasses.replace(
-        new, verified_by="call", call="torch.x(1)", outcomes={"cpu": "passed"}
-    )
-    assert not proven(called_without_the_device)
+    assert not proven(new, None)
+    assert not proven(new, Called("call", "torch.brand_new(1)", True, {"cpu": "passed"}))
+    assert not proven(new, Called("call", "torch.brand_new(1, D)", True, {"cpu": "raised"}))
+    assert proven(new, Called("call", "torch.brand_new(1, D)", True, {"cpu": "passed"}))
+
+
+@pytest.mark.parametrize(
+    ("call", "gives"),
+    [
+        ("torch.new.Thing(1, device=D).size()", True),
+        ("torch.new.Thing(1).size('cuda')", True),
+        ("torch.new.Thing(device_ids=None if D == 'cpu' else [0]).size()", True),
+        ("torch.new.Thing([torch.device(D)]).size()", True),
+        ("torch.new.Thing(T(3).to(D)).size()", False),
+        ("torch.other(D)", False),
+        ("torch.new.Thing('D').size()", False),
+        ("", False),
+    ],
+)
+def test_whose_argument_the_device_is(call: str, gives: bool) -> None:
+    assert gives_the_device("torch.new.Thing.size", call) is gives
 
 
 def test_what_needs_no_proof_exists(entries: list[Entry]) -> None:

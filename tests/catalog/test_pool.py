@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.catalog import pool, run
+from tools.catalog import pool, run
 
 FINE = {"name": "torch.sin", "known": {"by": "call", "call": "torch.sin(T(3))"}}
 

@@ -28,7 +28,7 @@ def test_every_operator_has_its_place() -> None:
 
 @on("mps:real", env={"TORCHDEVICE_FALLBACK": "mlx,cpu"})
 def test_the_pages_are_printed_from_the_tables() -> None:
-    from tests.fallback.write_docs import pages
+    from tools.docs.fallback import pages
 
     for path, text in pages().items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make docs`"

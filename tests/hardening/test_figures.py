@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.hardening import figures
+from tools.hardening import figures
 
 
 def test_the_page_shows_what_was_recorded() -> None:

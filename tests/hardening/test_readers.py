@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.hardening import readers
+from tools.hardening import readers
 
 EXAMPLES = int(os.environ.get("TORCHDEVICE_FUZZ_EXAMPLES", "40"))
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-JSON = ("figures_of_processes", "catalogues", "cost_tables", "notebooks")
+JSON = ("figures_of_processes", "catalogues", "notes", "cost_tables", "notebooks")
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),

@@ -85,5 +85,5 @@ def test_activation_while_others_compute() -> None:
 
 
 def test_a_short_soak() -> None:
-    done = run_python("-m", "tests.hardening.soak", "20")
+    done = run_python("-m", "tools.hardening.soak", "20")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]

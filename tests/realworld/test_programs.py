@@ -11,9 +11,9 @@ from importlib.metadata import requires
 
 import pytest
 
-from tests.realworld import modes, table
-from tests.realworld.program import FOLDER, Program
-from tests.realworld.runner import error_line, run
+from tools.realworld import modes, table
+from tools.realworld.program import FOLDER, Program
+from tools.realworld.runner import error_line, run
 
 DEV = {
     re.split(r"[^\w-]", line)[0] for line in requires("torch-device") or () if "extra" not in line or '"dev"' in line

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.realworld import modes, runner, table
+from tools.realworld import modes, runner, table
 
 PORTABLE, RUN = modes.BY_NAME["cuda portable"], modes.BY_NAME["run"]
 PROGRAM = table.BY_NAME["imagenet_trainer"]

@@ -17,7 +17,6 @@
     precision    operators that autocast("cuda") computes in float32
     packages     libraries that would load CUDA-only code, and get the truth
     lightning    Lightning's own checks and names of accelerators
-    document     docs/masquerade.md, printed from the rows
 
 Importing this package loads nothing and changes nothing; `session` composes it.
 """

@@ -6,21 +6,56 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from torchdevice.catalog import signatures, treatment
-from torchdevice.catalog.mlx import Equivalent, equivalent_of
 from torchdevice.catalog.status import HOSTS, Measured, status_of
-from torchdevice.catalog.store import Results
+from torchdevice.catalog.store import Equivalent, Results
 from torchdevice.catalog.surface import Found, Surface
 from torchdevice.catalog.treatment import Tables
 
 # Longest first: the page that a name stands on.
-NAMESPACES = (
-    *("torch.Tensor", "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.nn.parallel", "torch.nn"),
-    *("torch.optim", "torch.autograd", "torch.cuda", "torch.mps", "torch.xpu", "torch.cpu", "torch.accelerator"),
-    *("torch.amp", "torch.backends", "torch.distributed", "torch.distributions", "torch.fft", "torch.linalg"),
-    *("torch.special", "torch.sparse", "torch.nested", "torch.random", "torch.utils", "torch.jit", "torch.compiler"),
-    *("torch.export", "torch.fx", "torch.func", "torch.profiler", "torch.hub", "torch.serialization", "torch.storage"),
-    *("torch.signal", "torch.masked", "torch.library", "torch.overrides", "torch.futures", "torch.multiprocessing"),
-)
+NAMESPACES = [
+    f"torch.{name}"
+    for name in [
+        "Tensor",
+        "nn.functional",
+        "nn.init",
+        "nn.utils",
+        "nn.parallel",
+        "nn",
+        "optim",
+        "autograd",
+        "cuda",
+        "mps",
+        "xpu",
+        "cpu",
+        "accelerator",
+        "amp",
+        "backends",
+        "distributed",
+        "distributions",
+        "fft",
+        "linalg",
+        "special",
+        "sparse",
+        "nested",
+        "random",
+        "utils",
+        "jit",
+        "compiler",
+        "export",
+        "fx",
+        "func",
+        "profiler",
+        "hub",
+        "serialization",
+        "storage",
+        "signal",
+        "masked",
+        "library",
+        "overrides",
+        "futures",
+        "multiprocessing",
+    ]
+]
 _STORAGES = ("torch.UntypedStorage", "torch.TypedStorage")
 
 
@@ -43,7 +78,6 @@ class Entry:
     mlx: str
     mlx_confidence: str
     verified_by: str
-    call: str
     plain: bool
     outcomes: dict[str, str]
     why: dict[str, str]
@@ -67,6 +101,12 @@ def namespace_of(name: str) -> str:
     return next((space for space in NAMESPACES if name == space or name.startswith(f"{space}.")), "torch")
 
 
+def equivalent_of(name: str, verified: dict[str, Equivalent]) -> Equivalent:
+    """The same in MLX; a tensor method has that of its function."""
+    function = name.replace("torch.Tensor.", "torch.", 1)
+    return verified.get(name) or verified.get(function) or Equivalent()
+
+
 def _entry(found: Found, tables: Tables, results: Results, notes: dict[str, str]) -> Entry:
     devices = signatures.device_parameters(found)
     treated = treatment.treat(found, tables)
@@ -74,7 +114,7 @@ def _entry(found: Found, tables: Tables, results: Results, notes: dict[str, str]
     adapter = patched.how if patched else ""
     measured = results.measured.get(found.name)
     shown = measured or Measured()
-    equivalent: Equivalent = equivalent_of(found.name, results.mlx)
+    mlx = equivalent_of(found.name, results.mlx)
     return Entry(
         name=found.name,
         kind=found.kind,
@@ -88,10 +128,9 @@ def _entry(found: Found, tables: Tables, results: Results, notes: dict[str, str]
         how=treated.how,
         same_signature=treated.same_signature,
         native=treatment.native(found, tables),
-        mlx=equivalent.expression,
-        mlx_confidence=equivalent.confidence,
+        mlx=mlx.expression,
+        mlx_confidence=mlx.confidence,
         verified_by=shown.by if any(shown.outcomes.get(host) == "passed" for host in HOSTS) else "none",
-        call=shown.call,
         plain=shown.plain,
         outcomes=shown.outcomes,
         why=shown.why,

@@ -17,9 +17,13 @@ from torchdevice.catalog.surface import CLASS, METHOD, PROPERTY, SETTING, Found
 DEVICE_LIKE = re.compile(r"(.*_)?devices?(_ids?|_types?|_index|_idx)?|map_location")
 NOT_A_REQUEST = frozenset({"device_mesh", "include_device"})
 
-TAKES, MAKES, MOVES, QUERY, STREAM, MEMORY, NONE = (
-    *("takes a device", "makes a tensor", "moves", "device query", "stream", "memory", "none"),
-)
+TAKES = "takes a device"
+MAKES = "makes a tensor"
+MOVES = "moves"
+QUERY = "device query"
+STREAM = "stream"
+MEMORY = "memory"
+NONE = "none"
 # Words in names of the device namespaces, asked in this order.
 _ROLES = (
     (STREAM, re.compile(r"stream|event|synchronize|graph|capture", re.I)),

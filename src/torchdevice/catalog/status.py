@@ -6,76 +6,39 @@ from dataclasses import dataclass, field
 
 from torchdevice.catalog.treatment import UNSUPPORTED
 
-NOT_STARTED, IN_PROGRESS, COMPLETE, NOT_APPLICABLE, GAP = (
-    *("not_started", "in_progress", "complete", "not_applicable", "gap"),
-)
+COMPLETE = "complete"
+GAP = "gap"
+IN_PROGRESS = "in_progress"
+NOT_APPLICABLE = "not_applicable"
+NOT_STARTED = "not_started"
 STATUSES = (COMPLETE, GAP, IN_PROGRESS, NOT_APPLICABLE, NOT_STARTED)
-HOSTS = ("cpu", "mps", "cuda")
-PASSED, DIFFERS, RAISED, NONE = "passed", "differs", "raised", "none"
 
-# Refusals by which torch itself says that a call has nothing to do on this machine or in this version.
-NOT_HERE = (
-    "was removed",
-    "is now removed",
-    "has been removed",
-    "deprecated since version",
-    "abstract class",
-    "NotImplementedError",
-    "cannot be instantiated",
-    "only supported on",
-    "is only available",
-    "not available",
-    "not compiled with",
-    "was not built",
-    "not built with",
-    "No module named",
-    "Invalid device, must be",
-    "Could not run",
-    "Protocols cannot be instantiated",
-    "TypedDict",
-    "needs to be overridden",
-    "must be implemented",
-    "You must implement",
-    "requires a GPU",
-    "not linked with",
-    "no attribute '_",
-    "when none is available",
-    "Accelerator expected",
-    "CUDA_HOME",
-    "CudaOnlyError",
-)
+HOSTS = ("cpu", "mps", "cuda")
+PASSED, DIFFERS, RAISED, NONE = OUTCOMES = ("passed", "differs", "raised", "none")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was run: by which database or call, whether plain torch can, and what came of it on each host."""
+    """What was run: by which database or call, whether plain torch can, and what came of it on each host.
+
+    `why`: what differs, or the error, for each host that does not do what plain torch does. `absent`: torch itself has
+    nothing to run here: an abstract class, a name that was removed, hardware or libraries that it was built without.
+    """
 
     by: str = ""
-    call: str = ""
     plain: bool = False
     outcomes: dict[str, str] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def gives_the_device(self) -> bool:
-        """Whether a device-like parameter itself was given "cuda"."""
-        return self.by == "ModuleInfo" or any(
-            mark in self.call for mark in ("=D", "(D", "[D", ", D", "'cuda'", "else [0]")
-        )
+    absent: bool = False
 
 
 def status_of(measured: Measured | None, treatment: str) -> str:
     """The status, by what was measured."""
     if measured is None:
         return NOT_STARTED
-    if treatment == UNSUPPORTED:
-        return GAP
     outcomes = [measured.outcomes.get(host, NONE) for host in HOSTS]
-    if DIFFERS in outcomes or RAISED in outcomes:
+    if treatment == UNSUPPORTED or DIFFERS in outcomes or RAISED in outcomes:
         return GAP
-    if measured.plain and all(outcome == PASSED for outcome in outcomes):
-        return COMPLETE
     if PASSED in outcomes:
         return COMPLETE
-    reason = measured.why.get("cpu", "")
-    return NOT_APPLICABLE if any(words in reason for words in NOT_HERE) else IN_PROGRESS
+    return NOT_APPLICABLE if measured.absent else IN_PROGRESS

@@ -1,7 +1,7 @@
-"""The measured results and the notes: two files in `data`, compact, made for diffs.
+"""What was measured, which is shipped in `data`, and the notes: shipped ones, and those of the user over them.
 
-A row of results is `cpu mps cuda|plain|by|call`, the hosts by the first letter of their outcome; what failed has its
-reason beside it. Results are written by `make catalog`, notes by `torchdevice catalog note`.
+Measurements are grouped, as most names have the same: `outcomes ability by` → namespace → last parts of names. Outcomes
+are first letters, for the CPU, MPS and CUDA; the ability is that of plain torch. `tools.catalog.results` writes it.
 """
 
 from __future__ import annotations
@@ -9,67 +9,104 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from torchdevice.catalog.status import DIFFERS, HOSTS, NONE, PASSED, RAISED, Measured
+from torchdevice.catalog.status import HOSTS, OUTCOMES, Measured
+from torchdevice.config import data_folder
+from torchdevice.errors import ConfigError, explain_error
 
 DATA = Path(__file__).parent / "data"
-RESULTS, NOTES = "results.json", "notes.json"
-_LETTERS = {"p": PASSED, "d": DIFFERS, "r": RAISED, "n": NONE}
+MEASURED = DATA / "measured.json"
+NOTES = DATA / "notes.json"
+CAN, CANNOT, ABSENT = "can", "cannot", "absent"
+_BY_LETTER = {outcome[0]: outcome for outcome in OUTCOMES}
+
+
+class Equivalent(NamedTuple):
+    """An expression of MLX that gave the same values, and how far that goes: `exact`, `mapped`, `partial` or `none`."""
+
+    expression: str = ""
+    confidence: str = "none"
 
 
 @dataclass
 class Results:
-    """Everything that was measured, for one torch. `mlx`: functions whose MLX equivalent gave the same values."""
+    """Everything that was measured, for one torch; `mlx` by the name of torch's function."""
 
     torch: str = ""
     measured: dict[str, Measured] = field(default_factory=dict)
-    mlx: frozenset[str] = frozenset()
+    mlx: dict[str, Equivalent] = field(default_factory=dict)
 
 
-def load_results(folder: Path = DATA) -> Results:
-    """What the last `make catalog` measured; empty if there was none."""
-    path = folder / RESULTS
-    if not path.exists():
-        return Results()
+def load_results(path: Path = MEASURED) -> Results:
+    """What the last `make catalog` measured."""
     data = json.loads(path.read_text(encoding="utf-8"))
-    rows = {name: _read(text, data["why"].get(name, {})) for name, text in data["rows"].items()}
-    return Results(data["torch"], rows, frozenset(data["mlx"]))
+    measured = {}
+    for code, groups in data["rows"].items():
+        letters, ability, by = code.split(" ")
+        outcomes = {host: _BY_LETTER[letter] for host, letter in zip(HOSTS, letters, strict=True)}
+        for owner, names in groups.items():
+            for name in (f"{owner}.{last}" for last in names.split(" ")):
+                why = data["why"].get(name, {})
+                measured[name] = Measured(by, ability == CAN, outcomes, why, ability == ABSENT)
+    mlx = {
+        name: Equivalent(expression, confidence)
+        for confidence, pairs in data["mlx"].items()
+        for name, expression in pairs.items()
+    }
+    return Results(data["torch"], measured, mlx)
 
 
-def save_results(results: Results, folder: Path = DATA) -> None:
-    """One line a name, sorted."""
-    rows = {name: _written(measured) for name, measured in sorted(results.measured.items())}
-    why = {name: measured.why for name, measured in sorted(results.measured.items()) if measured.why}
-    data: dict[str, Any] = {"torch": results.torch, "mlx": sorted(results.mlx), "rows": rows, "why": why}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / RESULTS).write_text(json.dumps(data, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+def shipped_notes() -> dict[str, str]:
+    """Notes by name, as the package has them."""
+    return dict(json.loads(NOTES.read_text(encoding="utf-8")))
 
 
-def _written(measured: Measured) -> str:
-    letters = "".join(measured.outcomes.get(host, NONE)[0] for host in HOSTS)
-    return "|".join((letters, "y" if measured.plain else "n", measured.by, measured.call))
+def notes_path() -> Path:
+    """Where the notes of this user are."""
+    return data_folder() / "catalog-notes.json"
 
 
-def _read(text: str, why: dict[str, str]) -> Measured:
-    letters, plain, by, call = text.split("|", 3)
-    outcomes = {host: _LETTERS[letter] for host, letter in zip(HOSTS, letters, strict=True)}
-    return Measured(by, call, plain == "y", outcomes, why)
+def load_notes() -> dict[str, str]:
+    """Shipped notes, and the user's instead where there is one; an empty one hides what is shipped."""
+    return {name: text for name, text in (shipped_notes() | _user_notes()).items() if text}
 
 
-def load_notes(folder: Path = DATA) -> dict[str, str]:
-    """Notes by name."""
-    path = folder / NOTES
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-
-
-def add_note(name: str, text: str, folder: Path = DATA) -> Path:
-    """Write a note down; an empty one takes it away."""
-    notes = load_notes(folder)
-    if text:
-        notes[name] = text
-    else:
-        notes.pop(name, None)
-    path = folder / NOTES
-    path.write_text(json.dumps(dict(sorted(notes.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def add_note(name: str, text: str) -> Path:
+    """Write a note of the user's down; an empty one takes it away."""
+    notes = _user_notes() | {name: text}
+    if not text and name not in shipped_notes():
+        del notes[name]
+    path = notes_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(dict(sorted(notes.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    fresh.replace(path)
     return path
+
+
+def parse_notes(text: str) -> dict[str, str]:
+    """Notes by name; whatever else a file holds is a ValueError."""
+    try:
+        notes = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"no notes: {error}") from error
+    if not isinstance(notes, dict) or not all(isinstance(note, str) for note in notes.values()):
+        raise ValueError("no texts by name")
+    return notes
+
+
+def _user_notes() -> dict[str, str]:
+    path = notes_path()
+    try:
+        return parse_notes(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ConfigError(
+            explain_error(
+                f"The notes in {path} were asked for",
+                f"they cannot be read ({error}), so nothing was changed",
+                "mend the file or remove it",
+            )
+        ) from error

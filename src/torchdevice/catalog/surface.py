@@ -26,12 +26,42 @@ from torchdevice._torch import core
 FUNCTION, CLASS, METHOD, PROPERTY, SETTING = "function", "class", "method", "property", "setting"
 
 # Packages below torch, walked with everything public inside.
-ROOTS = (
-    *("nn", "optim", "autograd", "cuda", "mps", "xpu", "cpu", "accelerator", "amp", "backends", "distributed"),
-    *("distributions", "fft", "linalg", "special", "sparse", "nested", "random", "utils", "jit", "compiler", "export"),
-    *("fx", "func", "profiler", "hub", "serialization", "storage", "signal", "masked", "library", "overrides"),
-    *("futures", "multiprocessing"),
-)
+ROOTS = [
+    "nn",
+    "optim",
+    "autograd",
+    "cuda",
+    "mps",
+    "xpu",
+    "cpu",
+    "accelerator",
+    "amp",
+    "backends",
+    "distributed",
+    "distributions",
+    "fft",
+    "linalg",
+    "special",
+    "sparse",
+    "nested",
+    "random",
+    "utils",
+    "jit",
+    "compiler",
+    "export",
+    "fx",
+    "func",
+    "profiler",
+    "hub",
+    "serialization",
+    "storage",
+    "signal",
+    "masked",
+    "library",
+    "overrides",
+    "futures",
+    "multiprocessing",
+]
 # Subtrees with public names that are no API of torch's users, and why.
 LEFT_OUT = {
     "torch.fx.experimental": "internals of torch.export and the compiler",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torchdevice.catalog.signatures import operator_name
 from torchdevice.catalog.surface import METHOD, PROPERTY, Found
 
-PASSTHROUGH, TRANSLATED, SIMULATED, FALLBACK, UNSUPPORTED = (
-    *("passthrough", "translated", "simulated", "fallback", "unsupported"),
-)
+PASSTHROUGH = "passthrough"
+TRANSLATED = "translated"
+SIMULATED = "simulated"
+FALLBACK = "fallback"
+UNSUPPORTED = "unsupported"
 DEVICES = ("cpu", "cuda", "mps")
 
 
@@ -41,16 +44,15 @@ class Tables:
     def overloads(self, name: str) -> list[str]:
         """The operators behind a public name, in their functional and in-place forms."""
         base = operator_name(name)
-        return self._by_base().get(base, []) if base else []
+        return self._by_base.get(base, []) if base else []
 
+    @cached_property
     def _by_base(self) -> dict[str, list[str]]:
-        grouped: dict[str, list[str]] = self.__dict__.get("_grouped", {})
-        if not grouped:
-            for operator in self.kernels:
-                base, _, overload = operator.partition(".")
-                if "out" not in overload:
-                    grouped.setdefault(base, []).append(operator)
-            object.__setattr__(self, "_grouped", grouped)
+        grouped: dict[str, list[str]] = {}
+        for operator in self.kernels:
+            base, _, overload = operator.partition(".")
+            if "out" not in overload:
+                grouped.setdefault(base, []).append(operator)
         return grouped
 
 

@@ -12,19 +12,23 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 import torchdevice
-from torchdevice.answers import accelerator, outside
+from torchdevice.answers import accelerator
 from torchdevice.answers.outside import BUILDERS, NEIGHBOURS
 from torchdevice.answers.rows import ANSWERS, SURFACE, Kind
+from torchdevice.catalog.changes import changes, read_rows
 from torchdevice.catalog.entries import Entry, build
-from torchdevice.catalog.store import load_notes, load_results
+from torchdevice.catalog.markdown import namespace_page
+from torchdevice.catalog.status import STATUSES
+from torchdevice.catalog.store import add_note, load_notes, load_results
 from torchdevice.catalog.surface import Surface, read_surface
-from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRANSLATED, UNSUPPORTED, Patched, Tables
+from torchdevice.catalog.treatment import SIMULATED, TRANSLATED, UNSUPPORTED, Patched, Tables
 from torchdevice.cli.parsing import Parser
+from torchdevice.errors import ConfigError
 from torchdevice.fallback.mlx import executor as mlx
 from torchdevice.reporting.collect import columns
 from torchdevice.session import original, redirect, status
@@ -34,6 +38,7 @@ from torchdevice.translate.points import Replacements, all_points, resolve_path
 from torchdevice.translate.translator import Translator
 from torchdevice.virtual import supported
 
+ACTIONS = ("show", "note", "diff")
 KINDS = {
     Kind.MAPPED: TRANSLATED,
     Kind.SIMULATED: SIMULATED,
@@ -42,19 +47,14 @@ KINDS = {
 }
 MAKING = frozenset(each.__name__ for each in (adapters.fresh_tensor, adapters.tensor_like))
 MOVING = frozenset(each.__name__ for each in (moves.convert_to, moves.move_to_cpu, moves.move_to_accelerator))
-_ANSWERING = {
-    "cuda": "torchdevice.answers.scoped",
-    "xpu": "torchdevice.answers.scoped",
-    "mps": "torchdevice.answers.mps",
-}
 _PACKAGE = os.path.dirname(torchdevice.__file__) + os.sep
 _COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 
 
-def catalogue() -> tuple[list[Entry], Surface]:
+def catalogue(notes: dict[str, str] | None = None) -> tuple[list[Entry], Surface]:
     """The rows of the installed torch. Nothing may be active: the tables are read from torch's own objects."""
     surface = read_surface()
-    return build(surface, gather(), load_results(), load_notes()), surface
+    return build(surface, gather(), load_results(), load_notes() if notes is None else notes), surface
 
 
 def gather() -> Tables:
@@ -88,11 +88,11 @@ def _patched() -> dict[int, Patched]:
 
 def _maker(value: Any) -> str:
     """For replacements that are no point: the masquerade's, or the module of ours that wrote them."""
-    module = _home(value)
-    return "masquerade" if module.startswith(("cuda.", "torch")) else module
+    module = home_of(value)
+    return "masquerade" if module.startswith(("answers.", "torch")) else module
 
 
-def _home(value: Any) -> str:
+def home_of(value: Any) -> str:
     """The module that a function's code stands in, below our package; its own word where it has no code."""
     code = getattr(inspect.unwrap(_function(value), stop=_is_ours), "__code__", None)
     if code is None or not code.co_filename.startswith(_PACKAGE):
@@ -145,35 +145,9 @@ def _kernels() -> dict[str, frozenset[str]]:
     return found
 
 
-def answering_modules(entries: Sequence[Entry]) -> dict[str, str]:
-    """Which module of ours answers for a name: the one whose code its treatment runs. Names that pass have none."""
-    adapters_of = {point.path: point.adapter.__module__ for point in all_points()}
-    rows_of = dict.fromkeys(accelerator.WORDS, accelerator.__name__)
-    rows_of |= dict.fromkeys((row.path for row in (*NEIGHBOURS, *BUILDERS)), outside.__name__)
-    with redirect(target="cpu"):
-        written = {path: f"torchdevice.{_home(resolve_path(path))}" for path in status().patched}
-    found = {}
-    for entry in entries:
-        path = entry.how.partition(" by ")[0]
-        if path in adapters_of:
-            found[entry.name] = adapters_of[path]
-        elif entry.treatment == FALLBACK:
-            found[entry.name] = "torchdevice.fallback"
-        elif entry.treatment != PASSTHROUGH:
-            by_row = rows_of.get(entry.name) or rows_of.get(path) or _ANSWERING.get(entry.name.split(".")[1])
-            found[entry.name] = by_row or written[path]
-    return found
-
-
 def torch_version() -> str:
     """For headings."""
     return str(torch.__version__)
-
-
-if TYPE_CHECKING:
-    from torchdevice.catalog.entries import Entry
-
-ACTIONS = ("show", "note", "diff")
 
 
 def parser() -> Parser:
@@ -201,14 +175,15 @@ def main(words: Sequence[str]) -> int:
     wanted = {"show": 1, "note": 2, "diff": 1, None: 0}[options.action]
     if len(options.words) != wanted:
         parsing.error(f"{options.action or 'the list'} takes {wanted} more word(s)")
-    from torchdevice.catalog.status import STATUSES
-
     if options.status and options.status not in STATUSES:
         parsing.error(f"no status {options.status!r}: one of {', '.join(STATUSES)}")
     if options.action == "diff":
         return _diff(parsing, options)
 
-    entries, surface = catalogue()
+    try:
+        entries, surface = catalogue()
+    except ConfigError as error:
+        parsing.error(str(error).replace("\n", " "))
     if options.action:
         entry = _find(entries, options.words[0])
         if entry is None:
@@ -216,20 +191,14 @@ def main(words: Sequence[str]) -> int:
         return _show(entry, options.json) if options.action == "show" else _note(entry, options.words[1])
     chosen = [entry for entry in entries if _matches(entry, options)]
     if options.json:
-        data = {"schema": 1, "torch": _version(), "unread": surface.unread, "entries": [e.to_json() for e in chosen]}
+        rows = [entry.to_json() for entry in chosen]
+        data = {"schema": 2, "torch": torch_version(), "unread": surface.unread, "entries": rows}
         print(json.dumps(data, indent=1, ensure_ascii=False))
     elif options.md:
-        from torchdevice.catalog.pages import namespace_page
-
         print(namespace_page(options.namespace or "torch", chosen), end="")
     else:
         print("\n".join(as_text(chosen)))
     return 0
-
-
-def _version() -> str:
-
-    return torch_version()
 
 
 def _matches(entry: Entry, options: Any) -> bool:
@@ -257,7 +226,7 @@ def _find(entries: Sequence[Entry], name: str) -> Entry | None:
 def _unknown(name: str, entries: Sequence[Entry]) -> int:
     close = difflib.get_close_matches(name, [entry.name for entry in entries], n=3)
     hint = f", did you mean {', '.join(close)}?" if close else ""
-    sys.stderr.write(f"torchdevice catalog: torch {_version()} has no public {name}{hint}\n")
+    sys.stderr.write(f"torchdevice catalog: torch {torch_version()} has no public {name}{hint}\n")
     return 1
 
 
@@ -276,7 +245,7 @@ def _show(entry: Entry, as_json: bool) -> int:
         ("replacement", signature),
         ("native", ", ".join(entry.native)),
         ("MLX", f"{entry.mlx} ({entry.mlx_confidence})" if entry.mlx else ""),
-        ("verified by", f"{entry.verified_by}: {entry.call}" if entry.call else entry.verified_by),
+        ("verified by", entry.verified_by),
         ("plain torch", "can call it here" if entry.plain else "cannot call it here"),
         ("outcomes", outcomes),
         *((f"why {host}", text) for host, text in entry.why.items()),
@@ -289,15 +258,11 @@ def _show(entry: Entry, as_json: bool) -> int:
 
 
 def _note(entry: Entry, text: str) -> int:
-    from torchdevice.catalog.store import add_note
-
     print(f"{entry.name}: noted in {add_note(entry.name, text)}")
     return 0
 
 
 def _diff(parsing: Parser, options: Any) -> int:
-    from torchdevice.catalog.changes import changes, read_rows
-
     try:
         with open(options.words[0], encoding="utf-8") as file:
             old = read_rows(file.read())

@@ -1,1 +1,0 @@
-"""Development side of the benchmarks: the run on a real GPU, the recorded results, and the documents made of them."""

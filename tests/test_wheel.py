@@ -1,0 +1,108 @@
+"""The wheel holds what users run: every module is reached from where users enter, and nothing else is there."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import torchdevice
+from tests.conftest import ROOT
+from torchdevice.bench.runner import BENCHMARKS, PROGRAMS
+from torchdevice.cli import COMMANDS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SOURCES = ROOT / "src"
+PACKAGE = SOURCES / "torchdevice"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MADE = ("*.pyc", "*.so")  # by Python and by compilers, in a checkout that was used
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCES).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in SOURCES.rglob("*.py")}
+ENTRANCES = {
+    "TorchDevice",
+    "torchdevice.__main__",
+    "torchdevice.pytest_plugin",  # -p torchdevice.pytest_plugin
+    "torchdevice.notebook",  # %load_ext torchdevice
+    *(entrance.partition(":")[0] for entrance in PROJECT["project"]["scripts"].values()),
+    *(entrance.partition(":")[0] for entrance in PROJECT["project"]["entry-points"]["torch.backends"].values()),
+    *(f"torchdevice.{home}" for home in ("errors", "session", *torchdevice._HOMES.values())),
+    *(f"torchdevice.cli.{command}" for command in COMMANDS),
+    *(f"torchdevice.bench.{PROGRAMS.get(name, (name,))[0]}" for name in BENCHMARKS),
+}
+
+
+def named_by(module: str) -> Iterator[str]:
+    """What a module names when it is used: in statements that import, and in texts. Imports for types do not count."""
+    pending: list[ast.AST] = [ast.parse(MODULES[module].read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            pending.extend(node.orelse)
+            continue
+        pending.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}"
+            yield from (node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def reached() -> set[str]:
+    found: set[str] = set()
+    pending = set(ENTRANCES)
+    while pending:
+        module = pending.pop()
+        parts = module.split(".")
+        packages = {".".join(parts[:length]) for length in range(1, len(parts))}
+        found.add(module)
+        pending |= ((set(named_by(module)) | packages) & MODULES.keys()) - found
+    return found
+
+
+def test_users_can_enter_where_the_list_says() -> None:
+    assert ENTRANCES - MODULES.keys() == set()
+
+
+def test_every_module_is_reached_by_users() -> None:
+    assert MODULES.keys() - reached() == set()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_of_tests_or_tools_is_imported(module: str) -> None:
+    outside = {name for name in named_by(module) if name.split(".")[0] in ("tests", "tools") and " " not in name}
+    assert outside - {"tests", "tools"} == set()  # words in texts
+
+
+def test_the_data_files_are_those_that_the_project_lists() -> None:
+    listed = {
+        path for glob in PROJECT["tool"]["setuptools"]["package-data"]["torchdevice"] for path in PACKAGE.glob(glob)
+    }
+    there = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".py"}
+    assert {path for path in there if not any(path.match(made) for made in MADE)} == {
+        path for path in listed if path.is_file()
+    }
+
+
+def test_every_glob_matches_something() -> None:
+    for glob in PROJECT["tool"]["setuptools"]["package-data"]["torchdevice"]:
+        assert list(PACKAGE.glob(glob)), glob
+
+
+def test_packages_are_found_in_src_alone() -> None:
+    assert PROJECT["tool"]["setuptools"]["packages"]["find"] == {"where": ["src"]}
+    assert PROJECT["tool"]["setuptools"]["py-modules"] == ["TorchDevice"]

@@ -1,0 +1,69 @@
+"""The codebase map in docs/architecture.md: which file of ours answers for which part of torch. Read from the rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from torchdevice.answers import accelerator, outside
+from torchdevice.answers.outside import BUILDERS, NEIGHBOURS
+from torchdevice.catalog.entries import Entry
+from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH
+from torchdevice.cli.catalog import home_of
+from torchdevice.session import redirect, status
+from torchdevice.translate.points import all_points, resolve_path
+
+BEGIN, END = "<!-- codebase map: written by make catalog -->", "<!-- end of the codebase map -->"
+
+
+_NAMESPACES = {
+    "cuda": "torchdevice.answers.scoped",
+    "xpu": "torchdevice.answers.scoped",
+    "mps": "torchdevice.answers.mps",
+}
+
+
+def answering_modules(entries: Iterable[Entry]) -> dict[str, str]:
+    """Which module of ours answers for a name: the one whose code its treatment runs. Names that pass have none."""
+    adapters_of = {point.path: point.adapter.__module__ for point in all_points()}
+    rows_of = dict.fromkeys(accelerator.WORDS, accelerator.__name__)
+    rows_of |= dict.fromkeys((row.path for row in (*NEIGHBOURS, *BUILDERS)), outside.__name__)
+    with redirect(target="cpu"):
+        written = {path: f"torchdevice.{home_of(resolve_path(path))}" for path in status().patched}
+    found = {}
+    for entry in entries:
+        path = entry.how.partition(" by ")[0]
+        if path in adapters_of:
+            found[entry.name] = adapters_of[path]
+        elif entry.treatment == FALLBACK:
+            found[entry.name] = "torchdevice.fallback"
+        elif entry.treatment != PASSTHROUGH:
+            by_row = rows_of.get(entry.name) or rows_of.get(path) or _NAMESPACES.get(entry.name.split(".")[1])
+            found[entry.name] = by_row or written[path]
+    return found
+
+
+def codebase_map(entries: Iterable[Entry], modules: dict[str, str]) -> str:
+    """`modules`: entry name → the module of ours whose code answers."""
+    counted: dict[str, Counter[str]] = {}
+    examples: dict[str, list[str]] = {}
+    for entry in entries:
+        module = modules.get(entry.name)
+        if module is not None:
+            counted.setdefault(module, Counter())[entry.namespace] += 1
+            examples.setdefault(module, []).append(entry.name)
+    lines = ["| module of ours | answers for | for example |", "| --- | --- | --- |"]
+    for module, spaces in sorted(counted.items()):
+        parts = ", ".join(f"{space} {count}" for space, count in spaces.most_common(8))
+        shown = ", ".join(f"`{name}`" for name in examples[module][:3])
+        lines.append(f"| `{module}` | {parts} | {shown} |")
+    return "\n".join(lines)
+
+
+def put_into(path: Path, text: str) -> None:
+    """Replace what stands between the marks."""
+    page = path.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")

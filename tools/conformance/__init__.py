@@ -1,0 +1,1 @@
+"""torch's operator database on virtual devices, against the CPU: `make conformance`."""

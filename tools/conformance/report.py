@@ -1,0 +1,63 @@
+"""Turns the results of run.py into docs/conformance.md: figures, then every operator that did not pass, and why."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+HEAD = """# Conformance of the virtual devices
+
+Written by `make conformance`; do not edit. Every operator of torch's own `op_db` that the CPU supports for a dtype, at
+most 40 samples each, forward, gradient and device, against the CPU in the same process.
+
+*refused* is the real backend's own refusal of at least one sample (a dtype or an operator that it lacks): the intended
+result; its other samples passed. *no sample*: nothing that the CPU could run, so nothing to compare with.
+"""
+# Of the last run of `translated` on a real accelerator.
+REAL = Path(__file__).with_name("real.json")
+COLUMNS = ("no sample", "passed", "refused")
+
+
+def tally(rows: list[dict[str, Any]]) -> dict[str, int]:
+    return dict(Counter(row["status"] for row in rows))
+
+
+def write(path: Path, results: Path) -> None:
+    import torch
+
+    tables = {file.stem: json.loads(file.read_text()) for file in sorted(results.glob("*.json"))}
+    lines = [HEAD, f"torch {torch.__version__}\n"]
+    lines.append(f"| device, support, dtype | operators | {' | '.join(COLUMNS)} | other |")
+    lines.append("|" + " --- |" * (len(COLUMNS) + 3))
+    for name, rows in tables.items():
+        figures = Counter(row["status"] for row in rows)
+        cells = [len(rows), *(figures[column] for column in COLUMNS)]
+        cells.append(cells[0] - sum(cells[1:]))
+        lines.append(f"| {name.replace('-', ' ')} | {' | '.join(map(str, cells))} |")
+    for name, rows in tables.items():
+        rest = [row for row in rows if row["status"] not in ("passed", "no sample")]
+        lines.append(f"\n## {name.replace('-', ' ')}\n")
+        lines += [f"- `{row['op']}` {row['status']}: {row['error'][:160]}" for row in rest] or ["Everything passed."]
+    path.write_text("\n".join([*lines, *real_accelerator()]) + "\n")
+
+
+def _ends(row: dict[str, str]) -> str:
+    return "ends there as well" if row["plain torch"] != "does not end" else "does not"
+
+
+def real_accelerator() -> list[str]:
+    """What `python -m tools.conformance.translated` found where there is a GPU."""
+    found = json.loads(REAL.read_text())
+    wrong = sum(len(row["wrong"]) for row in found["wrong"])
+    return [
+        f"\n## On a real {found['device']}, under another device's name\n",
+        f"torch {found['torch']}, {found['date']}. The code says `mps`, TorchDevice sends it to CUDA; plain torch",
+        "there is the measure:",
+        f"{found['samples'] - wrong} of {found['samples']} samples of {found['operators']} operators (float32).",
+        *(f"- `{row['op']}`: {row['wrong'][0][:160]}" for row in found["wrong"]),
+        *(f"- `{row['op']}` ended its process; without TorchDevice it {_ends(row)}." for row in found["lost"]),
+        "",
+        *found.get("notes", ()),
+    ]

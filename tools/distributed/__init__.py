@@ -1,0 +1,1 @@
+"""torch's own distributed tests on what stands for NCCL: `make distributed`."""

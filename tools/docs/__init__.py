@@ -1,0 +1,1 @@
+"""Pages that are printed from tables of the code: `make docs`."""
