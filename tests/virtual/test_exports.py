@@ -75,7 +75,8 @@ def survive(kind: str) -> None:
         for values in hostile(name):
             function(*values)
     # Nothing that was refused has changed anything: the limits and the current device are put back by hand.
-    library.call("set_limit", 0)
+    for device in range(there.count):
+        library.call("set_limit", device, 0)
     library.call("set_device", 0)
     library.call("default_generators", 0)
     assert not library._dll.td_capturing()
@@ -101,6 +102,9 @@ def _refusals(library: Library, kind: str) -> None:
         ("set_stream", 0, 256),
         ("usage", 256, None),
         ("usage", 0, None),
+        ("set_limit", 256, 0),
+        ("set_limit", -1, 0),
+        ("limit", 256),
         ("reset_peak", 256),
         ("reset_accumulated", -1),
         ("resize", None, 8),

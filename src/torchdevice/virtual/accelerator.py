@@ -88,7 +88,7 @@ def memory_functions(kind: str, lib: Library, count: int, capacity: int) -> Tabl
 
     def set_fraction(fraction: float, device: int) -> None:
         fractions[device] = fraction
-        lib.call("set_limit", int(capacity * fraction) if fraction < 1 else memory.limit_from_environment())
+        lib.call("set_limit", device, int(capacity * fraction) if fraction < 1 else memory.limit_from_environment())
 
     def snapshot(*_: Any) -> Table:
         return {

@@ -48,8 +48,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_usage": (None, [_INT, _PTR]),
     "td_reset_peak": (None, [_INT]),
     "td_reset_accumulated": (None, [_INT]),
-    "td_set_limit": (_INT, [_U64]),
-    "td_limit": (_U64, []),
+    "td_set_limit": (None, [_INT, _U64]),
+    "td_limit": (_U64, [_INT]),
     "td_resize": (None, [_PTR, _U64]),
     "td_adopt": (None, [_PTR, _PTR]),
     "td_capture_begin": (None, [_PTR]),
@@ -58,6 +58,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_capture_drop": (_INT, [_I64]),
     "td_capturing": (_INT, []),
 }
+# What those that answer with a number answer where there is none.
+_NO_ANSWER = {"td_current_stream": -1, "td_limit": 2**64 - 1}
 
 
 class Library:
@@ -73,8 +75,10 @@ class Library:
 
     def call(self, name: str, *arguments: object) -> int:
         """Calls `td_<name>`; a failure raises the message that C++ left."""
-        result = getattr(self._dll, f"td_{name}")(*arguments)
-        if (_SIGNATURES[f"td_{name}"][0] is None and result) or (name == "current_stream" and result < 0):
+        function = f"td_{name}"
+        result = getattr(self._dll, function)(*arguments)
+        failed = bool(result) if _SIGNATURES[function][0] is None else result == _NO_ANSWER.get(function)
+        if failed:
             raise RuntimeError(self._dll.td_error().decode())
         return int(result) if isinstance(result, int) else 0
 

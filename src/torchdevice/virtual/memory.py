@@ -58,5 +58,5 @@ def nested_stats(lib: Library, device: int) -> dict[str, Any]:
 
 
 def free_and_total(lib: Library, device: int, capacity: int) -> tuple[int, int]:
-    total = lib.call("limit") or capacity
+    total = lib.call("limit", device) or capacity
     return max(0, total - lib.usage(device).bytes), total

@@ -42,6 +42,12 @@ T* given(T* pointer, const char* what) {
   return pointer;
 }
 
+// One bit is kept for "no such device", in td_limit.
+size_t limit_of(uint64_t bytes) {
+  TORCH_CHECK(bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), "no device has ", bytes, " bytes");
+  return bytes;
+}
+
 torchdevice::StorageImpl* storage_at(void* pointer, torchdevice::DeviceType type) {
   auto* storage = static_cast<torchdevice::StorageImpl*>(given(pointer, "storage"));
   TORCH_CHECK(storage->device_type() == type, "a storage on ", type, " was expected, not one on ", storage->device());
@@ -96,7 +102,7 @@ API int td_init(const char* device, int count, uint64_t denied_dtypes, uint64_t 
     installed = true;
     config.count = count;
     config.denied_dtypes = denied_dtypes;
-    config.limit = limit;
+    for (int i = 0; i < count; i++) usage(index(i)).limit = limit_of(limit);
     config.capacity = capacity;
     install_guard();
     install_allocators();
@@ -194,11 +200,15 @@ API int td_reset_peak(int device) {
 API int td_reset_accumulated(int device) {
   return guarded([&] { reset_accumulated(index(device)); });
 }
-API int td_set_limit(uint64_t bytes) {
-  config.limit = bytes;
-  return 0;
+API int td_set_limit(int device, uint64_t bytes) {
+  return guarded([&] { usage(index(device)).limit = limit_of(bytes); });
 }
-API uint64_t td_limit() { return config.limit; }
+// All bits set: there is no such device.
+API uint64_t td_limit(int device) {
+  uint64_t bytes = std::numeric_limits<uint64_t>::max();
+  guarded([&] { bytes = usage(index(device)).limit; });
+  return bytes;
+}
 
 // Puts the bytes of a physical storage (shared memory) under a virtual one; both are StorageImpl pointers.
 API int td_adopt(void* virtual_storage, void* physical_storage) {

@@ -46,7 +46,6 @@ struct Config {
   c10::BackendComponent backend = c10::BackendComponent::MPSBit;
   int count = 1;
   uint64_t denied_dtypes = 0;  // one bit a ScalarType: no tensor of it can exist on the device
-  size_t limit = 0;            // bytes a device may hold; 0: no limit
   size_t capacity = 0;         // what the device says it has in all
   Device physical = Device(c10::kCPU);
   c10::BackendComponent physical_backend = c10::BackendComponent::CPUBit;
@@ -68,6 +67,7 @@ void check_dtype(c10::ScalarType dtype);
 
 // ---- memory.cpp
 struct Usage {  // of one device; `all` in the words of torch.cuda.memory_stats
+  std::atomic<size_t> limit{0};  // bytes that it may hold; 0: no limit
   std::atomic<int64_t> bytes{0}, bytes_peak{0}, bytes_allocated{0}, bytes_freed{0};
   std::atomic<int64_t> blocks{0}, blocks_peak{0}, blocks_allocated{0}, blocks_freed{0};
   std::atomic<int64_t> ooms{0};

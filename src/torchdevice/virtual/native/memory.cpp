@@ -1,4 +1,4 @@
-// Memory of the virtual devices: statistics a device, the configurable limit, pinned host memory.
+// Memory of the virtual devices: statistics and a limit per device, pinned host memory.
 // The bytes come from the physical device's own allocator; here they get the virtual label and are counted.
 #include "device.h"
 
@@ -51,7 +51,7 @@ void raise_out_of_memory(size_t asked, Device device) {
   Usage& u = usage(device.index());
   u.ooms++;
   const size_t held = u.bytes;
-  const size_t most = config.limit ? config.limit : config.capacity;
+  const size_t limit = u.limit, most = limit ? limit : config.capacity;
   const size_t free = most > held ? most - held : 0;
   // The MPS backend raises a plain RuntimeError, the others torch.OutOfMemoryError.
   TORCH_CHECK(
@@ -84,7 +84,6 @@ void free_block(void* p) {
 struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
-    if (C10_UNLIKELY(config.limit && usage(device.index()).bytes + bytes > config.limit)) raise_out_of_memory(bytes, device);
     try {
       return label(physical_allocator()->allocate(bytes), bytes, device);
     } catch (const c10::Error& e) {
@@ -188,9 +187,13 @@ void raise_if_full(const c10::Error& error, Device device) {
 
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
   Usage& u = usage(device.index());
-  if (C10_UNLIKELY(config.limit && u.bytes + bytes > config.limit)) raise_out_of_memory(bytes, device);
   const auto n = static_cast<int64_t>(bytes);
-  raise_peak(u.bytes_peak, u.bytes += n);
+  const int64_t held = u.bytes += n;  // added first: threads that allocate at once cannot pass the limit together
+  if (const size_t limit = u.limit; C10_UNLIKELY(limit && static_cast<size_t>(held) > limit)) {
+    u.bytes -= n;
+    raise_out_of_memory(bytes, device);
+  }
+  raise_peak(u.bytes_peak, held);
   u.bytes_allocated += n;
   raise_peak(u.blocks_peak, u.blocks += 1);
   u.blocks_allocated++;
