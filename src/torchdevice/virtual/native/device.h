@@ -45,7 +45,7 @@ struct Config {
   DeviceType type = DeviceType::MPS;
   c10::BackendComponent backend = c10::BackendComponent::MPSBit;
   int count = 1;
-  uint64_t denied_dtypes = 0;  // one bit a ScalarType: no tensor of it can exist on the device
+  uint64_t denied_dtypes = 0;  // one bit per ScalarType: no tensor of it can exist on the device
   size_t capacity = 0;         // what the device says it has in all
   Device physical = Device(c10::kCPU);
   c10::BackendComponent physical_backend = c10::BackendComponent::CPUBit;
@@ -106,7 +106,7 @@ at::Generator physical_generator(const std::optional<at::Generator>& asked, Devi
 void hand_out_default_generators(bool yes);
 
 // ---- kernel.cpp
-enum Flag : uint32_t {
+enum Flag : uint32_t {  // Python gives them by name: kFlags in api.cpp
   kNoDeviceCheck = 1,  // 0-dim tensors of the physical device may take part (torch: `device_check: NoCheck`)
   kAnyDevice = 2,      // tensors of the physical device may take part (copies)
   kDeny = 4,           // the real backend lacks it: NotImplementedError
@@ -146,5 +146,7 @@ void capture_touch(const Tensor& written);                 // keep what a pre-ex
 
 // ---- native.cpp
 void register_native_kernels();
+// "dispatch key \t operator" per line: what has such a kernel and needs no other.
+const std::string& native_kernels();
 
 }  // namespace torchdevice
