@@ -1,4 +1,4 @@
-"""Threads and devices that must not see each other: memory limits."""
+"""Threads and devices that must not see each other: memory limits, random numbers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import torchdevice.virtual
 from tests.virtual.harness import on
@@ -78,3 +79,83 @@ def test_threads_together_stay_below_the_limit() -> None:
     kept = side_by_side(*[fill] * 4)
     assert torch.cuda.max_memory_allocated() <= block * room
     assert torch.cuda.memory_allocated() == block * sum(len(each) for each in kept)
+
+
+def draw(device: str, x: torch.Tensor) -> list[torch.Tensor]:
+    """Operators that take a generator, and one that takes none (`native_dropout`, of which dropout is made on GPUs)."""
+    return [
+        y.cpu()
+        for _ in range(ROUNDS)
+        for y in (
+            nn.functional.dropout(x, 0.5),
+            torch.rand(3, device=device),
+            torch.bernoulli(x * 0.5),
+            torch.randperm(5, device=device),
+        )
+    ]
+
+
+@on("cuda:2")
+def test_devices_draw_apart() -> None:
+    devices = ("cuda:0", "cuda:1")
+    inputs = [torch.ones(64, device=device, requires_grad=True) for device in devices]
+
+    def cpu_draws() -> list[torch.Tensor]:
+        return [torch.rand(3) for _ in range(2 * ROUNDS)]
+
+    def seed() -> None:
+        torch.manual_seed(0)
+        torch.cuda.manual_seed(7)
+        torch.cuda.default_generators[1].manual_seed(7)
+
+    seed()
+    alone = [draw(device, x) for device, x in zip(devices, inputs, strict=True)]
+    before = torch.get_rng_state()
+    assert torch.equal(before, torch.Generator().manual_seed(0).get_state())
+    cpu_alone = cpu_draws()
+
+    seed()
+    together = side_by_side(lambda: draw(devices[0], inputs[0]), lambda: draw(devices[1], inputs[1]), cpu_draws)
+    for expected, found in zip((*alone, cpu_alone), together, strict=True):
+        for a, b in zip(expected, found, strict=True):
+            assert torch.equal(a, b)
+
+
+@on("cuda")
+def test_dropout_is_that_of_the_cpu() -> None:
+    for x in (torch.ones(4, 5), torch.ones(0), torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)])):
+        for p, train in ((0.5, True), (0.0, True), (1.0, True), (0.5, False), (0.5, None)):
+            torch.manual_seed(3)
+            expected = torch.native_dropout(x, p, train)
+            after = torch.get_rng_state()
+            torch.manual_seed(3)
+            found = torch.native_dropout(x.cuda(), p, train)
+            assert torch.equal(torch.cuda.get_rng_state(), after)
+            for a, b in zip(expected, found, strict=True):
+                assert b.is_cuda
+                assert (a.dtype, a.layout, a.is_nested) == (b.dtype, b.layout, b.is_nested)
+                pieces = zip(a.unbind(), b.unbind(), strict=True) if a.is_nested else [(a, b)]
+                assert all(torch.equal(one, other.cpu()) for one, other in pieces)
+
+
+@on("cuda:2")
+def test_operators_of_other_libraries_draw_from_their_device() -> None:
+    library = torch.library.Library("drawing", "DEF")
+    library.define("noise(Tensor x) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+    library.impl("noise", lambda x: torch.rand(x.shape), "CPU")
+
+    def noises(device: str) -> list[torch.Tensor]:
+        x = torch.ones(4, device=device)
+        return [torch.ops.drawing.noise(x).cpu() for _ in range(ROUNDS)]
+
+    def seed() -> None:
+        torch.manual_seed(0)
+        torch.cuda.manual_seed_all(7)
+
+    seed()
+    alone = [noises("cuda:0"), noises("cuda:1")]
+    seed()
+    together = side_by_side(lambda: noises("cuda:0"), lambda: noises("cuda:1"))
+    for expected, found in zip(alone, together, strict=True):
+        assert torch.equal(torch.stack(expected), torch.stack(found))
+    assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(0).get_state())

@@ -151,6 +151,16 @@ void do_nothing(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
 }
 
+// The physical kernel is written in operators: with the virtual tensors themselves each of those comes back to us, and the
+// one that draws takes the virtual device's generator.
+void dropout(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  count("aten::native_dropout");
+  const bool nested = keys.has(DispatchKey::NestedTensor);
+  at::AutoDispatchBelowADInplaceOrView guard;
+  op.redispatchBoxed(
+      DispatchKeySet(config.physical_key(nested ? DispatchKey::NestedTensor : DispatchKey::Dense)), stack);
+}
+
 // The CPU's softmax kernels refuse half_to_float=True, those of GPUs do not.
 void softmax(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
@@ -277,7 +287,7 @@ void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* 
   give(op, stack, dx.to(x.scalar_type()));
 }
 
-enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16 };
+enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32 };
 struct Row {
   const char* name;
   Function function;
@@ -287,6 +297,7 @@ const Row kRows[] = {
     {"scaled_dot_product_attention", attention, kBackend | kAutograd},
     {"_scaled_dot_product_attention_math_for_mps", attention_mps, kBackend | kMpsOnly},
     {"_fused_sdp_choice", choose_math, kBackend},
+    {"native_dropout", dropout, kBackend | kNested},
     {"_softmax", softmax, kBackend},
     {"_log_softmax", softmax, kBackend},
     {"_softmax_backward_data", softmax_backward, kBackend},
@@ -361,6 +372,7 @@ void register_native_kernels() {
     if (!wanted || !exists(row.name)) continue;
     if (row.where & kBackend) put(dense, row);
     if (row.where & kAutograd) put(autograd, row);
+    if (row.where & kNested) put(config.key(DispatchKey::NestedTensor), row);
   }
 }
 
