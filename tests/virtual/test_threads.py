@@ -1,4 +1,4 @@
-"""Threads and devices that must not see each other: memory limits, random numbers."""
+"""Threads and devices that must not see each other: memory limits, random numbers, graphs."""
 
 from __future__ import annotations
 
@@ -159,3 +159,112 @@ def test_operators_of_other_libraries_draw_from_their_device() -> None:
     for expected, found in zip(alone, together, strict=True):
         assert torch.equal(torch.stack(expected), torch.stack(found))
     assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(0).get_state())
+
+
+def capture_beside(other: Callable[[], Any]) -> Any:
+    """What `other` returned in a second thread, which ran while this one captured `x * 2` and a step of a counter."""
+    x, steps = torch.ones(3, device="cuda"), torch.zeros(1, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+        [result] = side_by_side(other)
+        steps += 1
+    assert steps.item() == 0
+    x.fill_(5)
+    graph.replay()
+    assert y.tolist() == [10.0] * 3
+    assert steps.item() == 1
+    return result
+
+
+@on("cuda")
+def test_a_thread_computes_while_another_captures() -> None:
+    count = torch.zeros(1, device="cuda")
+
+    def other() -> bool:
+        nonlocal count
+        count += 1
+        return torch.cuda.is_current_stream_capturing()
+
+    assert capture_beside(other) is False
+    assert count.item() == 1  # carried out, neither taken back nor replayed
+
+
+@on("cuda")
+def test_threads_capture_side_by_side() -> None:
+    def other() -> None:
+        graph = torch.cuda.CUDAGraph()
+        z = torch.ones(2, device="cuda")
+        graph.capture_begin()
+        assert torch.cuda.is_current_stream_capturing()
+        z += 1
+        graph.capture_end()
+        assert not torch.cuda.is_current_stream_capturing()
+        assert z.tolist() == [1.0, 1.0]
+        graph.replay()
+        assert z.tolist() == [2.0, 2.0]
+
+    capture_beside(other)
+
+
+@on("cuda")
+def test_a_capture_belongs_to_its_thread() -> None:
+    graph, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    x = torch.ones(2, device="cuda")
+    graph.capture_begin()
+    x += 1
+    with pytest.raises(RuntimeError, match="captured already"):
+        second.capture_begin()
+    with pytest.raises(RuntimeError, match="from another thread"):
+        side_by_side(graph.capture_end)
+    assert torch.cuda.is_current_stream_capturing()
+    graph.capture_end()
+    with pytest.raises(RuntimeError, match="not being captured"):
+        graph.capture_end()
+    graph.replay()
+    assert x.tolist() == [2.0, 2.0]
+
+
+@on("cuda")
+def test_a_graph_dropped_by_another_thread_ends_its_capture() -> None:
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin()
+    side_by_side(graph.reset)
+    assert not torch.cuda.is_current_stream_capturing()
+    x = torch.ones(2, device="cuda")
+    x += 1
+    assert x.tolist() == [2.0, 2.0]
+    again = torch.cuda.CUDAGraph()
+    again.capture_begin()
+    x += 1
+    again.capture_end()
+    assert x.tolist() == [2.0, 2.0]
+
+
+@on("cuda")
+def test_a_capture_holds_the_backward_that_autograd_runs_for_it() -> None:
+    x = torch.ones(2, device="cuda", requires_grad=True)
+    (x * 3).sum().backward()  # autograd's own threads exist
+    x.grad = torch.zeros_like(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        (x * 3).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
+    graph.replay()
+    graph.replay()
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+@on("cuda")
+def test_a_profiler_may_outlive_a_capture() -> None:
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    graph, x = torch.cuda.CUDAGraph(), torch.ones(2, device="cuda")
+    graph.capture_begin()
+    profiler.start()
+    x += 1
+    graph.capture_end()
+    profiler.stop()
+    assert not torch.cuda.is_current_stream_capturing()
+    assert x.tolist() == [1.0, 1.0]
+    graph.replay()
+    assert x.tolist() == [2.0, 2.0]

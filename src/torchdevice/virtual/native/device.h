@@ -133,7 +133,7 @@ torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
 torch::CppFunction dtype_guard(OpRecord* record);
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality);
 
-// ---- graphs.cpp
+// ---- graphs.cpp; "capturing" is said of the calling thread
 int64_t capture_begin();
 void capture_end(int64_t graph);
 void capture_replay(int64_t graph);
