@@ -25,6 +25,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,29 @@ struct Config {
   bool is_mps() const { return type == DeviceType::MPS; }
 };
 extern Config config;
+
+// For methods that only some of the supported torch versions have, which therefore cannot say `override`: where the base
+// class has one of that name, both have the same parameters and result, or the library does not compile.
+template <class Method>
+struct Signature;
+template <class Class, class Result, class... Arguments>
+struct Signature<Result (Class::*)(Arguments...)> {
+  using type = Result(Arguments...);
+};
+template <class Class, class Result, class... Arguments>
+struct Signature<Result (Class::*)(Arguments...) const> {
+  using type = Result(Arguments...) const;
+};
+#define TORCHDEVICE_OVERRIDES_IF_THERE(Ours, Base, method)                                                      \
+  static_assert(                                                                                                \
+      []<class B, class O>(B*, O*) {                                                                            \
+        if constexpr (requires { &B::method; })                                                                 \
+          return std::is_same_v<                                                                                \
+              typename Signature<decltype(&B::method)>::type, typename Signature<decltype(&O::method)>::type>;  \
+        else                                                                                                    \
+          return true;                                                                                          \
+      }(static_cast<Base*>(nullptr), static_cast<Ours*>(nullptr)),                                              \
+      #Ours "::" #method " no longer overrides that of " #Base)
 
 inline bool is_virtual(const Tensor& t) { return t.device().type() == config.type; }
 inline bool is_physical(const Tensor& t) { return t.device().type() == config.physical.type(); }

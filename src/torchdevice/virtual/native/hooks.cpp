@@ -2,7 +2,7 @@
 //
 // ATen keeps each hooks object in a function-local static, so a registration would come too late once anybody has
 // called it. The classes below have no data members: their vptr is written over that of the object that is there.
-// Methods without `override` exist only in some of the supported torch versions.
+// Methods without `override` exist only in some of the supported torch versions; each is checked below its class.
 #include "device.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -158,6 +158,8 @@ struct VirtualMPSHooks final : at::MPSHooksInterface {
   }
 };
 
+TORCHDEVICE_OVERRIDES_IF_THERE(VirtualMPSHooks, at::MPSHooksInterface, getMaxBufferLength);
+
 struct VirtualCUDAHooks final : at::CUDAHooksInterface {
   TORCHDEVICE_COMMON_HOOKS
   bool hasCUDA() const override { return true; }
@@ -174,6 +176,8 @@ struct VirtualCUDAHooks final : at::CUDAHooksInterface {
   void cuFFTClearPlanCache(DeviceIndex) const override {}
   virtual bool isGPUArch(const std::vector<std::string>&, DeviceIndex = -1) const { return false; }
 };
+
+TORCHDEVICE_OVERRIDES_IF_THERE(VirtualCUDAHooks, at::CUDAHooksInterface, isGPUArch);
 
 struct VirtualXPUHooks final : at::XPUHooksInterface {
   TORCHDEVICE_COMMON_HOOKS

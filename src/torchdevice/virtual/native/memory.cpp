@@ -115,12 +115,13 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   }
   void resetAccumulatedStats(DeviceIndex device) override { reset_accumulated(device); }
   void resetPeakStats(DeviceIndex device) override { reset_peak(device); }
-  // Overrides from torch 2.10 on; an extra method before.
   virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
     const size_t held = usage(device).bytes;
     return {config.capacity > held ? config.capacity - held : 0, config.capacity};
   }
 };
+
+TORCHDEVICE_OVERRIDES_IF_THERE(VirtualAllocator, c10::DeviceAllocator, getMemoryInfo);  // torch 2.10
 
 // Pinned memory is ordinary host memory that remembers that it was asked to be pinned.
 struct PinnedRanges {
