@@ -18,13 +18,13 @@ import torch
 
 import torchdevice.virtual
 from tests.virtual.harness import on
+from torchdevice._torch import dispatcher
 from torchdevice.virtual import build
 from torchdevice.virtual.library import _SIGNATURES, Library
 
 NUMBERS = {
     ctypes.c_int: (-(2**31), -129, -2, -1, 0, 1, 64, 127, 128, 255, 256, 300, 2**31 - 1),
     ctypes.c_int64: (-(2**63), -1, 0, 1, 99, 2**63 - 1),
-    ctypes.c_uint32: (0, 15, 16, 2**32 - 1),
     ctypes.c_uint64: (0, 1, 2**63, 2**64 - 1),
     ctypes.c_char_p: (None, b"", b"nothing", b"::", b"a::", b"::b", b"aten::", b"\xff::\xff", b"x" * 5000),
     ctypes.c_void_p: (None,),
@@ -69,13 +69,15 @@ def survive(kind: str) -> None:
     there = torchdevice.virtual.installed()
     assert there is not None
     library = there.library
+    _tables(library, kind)
     before = torch.arange(4.0, device=kind)
     for name in _SIGNATURES:
         function = getattr(library._dll, name)
         for values in hostile(name):
             function(*values)
     # Nothing that was refused has changed anything: the limits and the current device are put back by hand.
-    library.call("set_limit", 0)
+    for device in range(there.count):
+        library.call("set_limit", device, 0)
     library.call("set_device", 0)
     library.call("default_generators", 0)
     assert not library._dll.td_capturing()
@@ -84,16 +86,33 @@ def survive(kind: str) -> None:
     _closed(library, kind)
 
 
+def _tables(library: Library, kind: str) -> None:
+    """What Python asks instead of repeating it."""
+    functionalities = library.functionalities()
+    assert functionalities[0] == ""
+    assert all(dispatcher.kernels_under(f"{each}CPU") for each in functionalities)
+    native = library.native_kernels()
+    assert {(kind.upper(), "copy_"), (f"Autograd{kind.upper()}", "scaled_dot_product_attention")} <= native
+    dense = {f"aten::{name}" for key, name in native if key == kind.upper()}
+    assert dense <= set(dispatcher.kernels_under(kind.upper()))
+
+
 def _refusals(library: Library, kind: str) -> None:
     """Where an answer would be a lie there is an error, with a message."""
     wrong: list[tuple[Any, ...]] = [
-        ("init", kind.encode(), 1, 0, 0, 0),
-        ("init", None, 1, 0, 0, 0),
-        ("register", None, 0, 0, 0),
-        ("register", b"no operator", 0, 0, 0),
-        ("register", b"aten::add.Tensor", 5, 0, 0),
-        ("guard_dtypes", None, 0),
-        ("fallback", 99, 0),
+        ("init", kind, 1, "", 0, 0),
+        ("init", None, 1, "", 0, 0),
+        ("register", None, "", "", ""),
+        ("register", "no operator", "", "", ""),
+        ("register", "aten::add.Tensor", "Dense", "", ""),
+        ("register", "aten::add.Tensor", None, "", ""),
+        ("register", "aten::add.Tensor", "", "deny,", "float63"),
+        ("register", "aten::add.Tensor", "", "denied", ""),
+        ("register", "aten::add.Tensor", "", ",deny", ""),
+        ("guard_dtypes", None, ""),
+        ("guard_dtypes", "add.Tensor", None),
+        ("fallback", "Denser", ""),
+        ("fallback", "", "none"),
         ("set_device", 300),
         ("set_device", 256),
         ("current_stream", 256),
@@ -101,6 +120,9 @@ def _refusals(library: Library, kind: str) -> None:
         ("set_stream", 0, 256),
         ("usage", 256, None),
         ("usage", 0, None),
+        ("set_limit", 256, 0),
+        ("set_limit", -1, 0),
+        ("limit", 256),
         ("reset_peak", 256),
         ("reset_accumulated", -1),
         ("resize", None, 8),

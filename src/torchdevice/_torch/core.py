@@ -222,7 +222,7 @@ class DispatchMode(_dispatch.TorchDispatchMode):
         def dispatch(self: Any, *args: Any, **kwargs: Any) -> Any:
             return (untraced if "torch._dynamo" in sys.modules else seen)(self, *args, **kwargs)
 
-        cls.__torch_dispatch__ = dispatch  # type: ignore[method-assign]
+        cls.__torch_dispatch__ = dispatch
 
 
 MpsEvent = torch.mps.event.Event

@@ -79,13 +79,13 @@ class Virtual(Device):
         self._library.call("reset_accumulated", index)
 
     def free_and_total(self, index: int) -> tuple[int, int]:
-        total = self._library.call("limit") or self._description.total_memory
+        total = self._library.call("limit", index) or self._description.total_memory
         return max(0, total - self.usage(index).tensors.current), total
 
     def set_fraction(self, fraction: float, index: int) -> None:
         super().set_fraction(fraction, index)
         limit = int(self._description.total_memory * fraction) if fraction < 1 else self._limit
-        self._library.call("set_limit", limit)
+        self._library.call("set_limit", index, limit)
 
     def stream(self, index: int) -> int:
         return self._library.call("current_stream", index)

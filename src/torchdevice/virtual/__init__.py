@@ -10,7 +10,7 @@ Importing this package loads nothing heavy and changes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from torchdevice.virtual.installer import Installation, Support
@@ -56,7 +56,7 @@ def from_environment(value: str) -> Installation:
     return installer.install(device, count, support)  # type: ignore[arg-type]
 
 
-def _library() -> Any:
+def _present() -> Installation:
     from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 
     there = installed()
@@ -66,12 +66,12 @@ def _library() -> Any:
                 "Figures of a virtual device were asked for", "this process has none", "call install() first."
             )
         )
-    return there.library
+    return there
 
 
-def _summed(column: int) -> dict[str, int]:
+def _summed(column: Literal[1, 2]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for row in _library().counts():  # an operator has a row for each layout that it ran on
+    for row in _present().library.counts():  # an operator has a row for each layout that it ran on
         total[row[0]] += row[column]
     return {name: number for name, number in total.most_common() if number}
 
@@ -87,14 +87,17 @@ def denied() -> dict[str, int]:
 
 
 def reset_counts() -> None:
-    _library().call("reset_counts")
+    _present().library.call("reset_counts")
 
 
 def set_memory_limit(size: int | str) -> None:
     """Bytes (or `"2GiB"`) that each virtual device may hold from now on; 0 for no limit."""
     from torchdevice.virtual.installer import parse_size
 
-    _library().call("set_limit", parse_size(size) if isinstance(size, str) else size)
+    there = _present()
+    limit = parse_size(size) if isinstance(size, str) else size
+    for device in range(there.count):
+        there.library.call("set_limit", device, limit)
 
 
 def info() -> dict[str, Any]:

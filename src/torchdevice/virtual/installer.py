@@ -20,7 +20,7 @@ from torchdevice.answers import installed as torch_build
 from torchdevice.answers.virtual import Virtual
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
 from torchdevice.virtual import build, compilers, distributed, legacy, storage, supported
-from torchdevice.virtual.library import ANY_DEVICE, DENY, EVEN_SIZES, FUNCTIONALITIES, NO_DEVICE_CHECK, WARN, Library
+from torchdevice.virtual.library import Library
 
 
 def self_test(device: str, count: int) -> None:
@@ -49,26 +49,10 @@ DEVICES = tuple(torch_build.BUILDS)
 MAX_COUNT = 64
 LIMIT_VARIABLE = "TORCHDEVICE_VIRTUAL_MEMORY"
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-# Operators with a kernel of their own in native.cpp on every device, and on the GPU types.
-NATIVE = frozenset(
-    {
-        "empty.memory_format",
-        "empty_strided",
-        "copy_",
-        "_copy_from_and_resize",
-        "as_strided",
-        "view",
-        "_reshape_alias",
-        "unfold",
-    }
-    | {"set_.source_Storage_storage_offset", "set_.source_Storage", "set_.source_Tensor", "set_"}
-    | {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "record_stream"}
-    | {"_fused_sdp_choice", "scaled_dot_product_attention", "_scaled_dot_product_attention_math_for_mps"}
-    | {"_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor"}
-    | {"_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor", "batch_norm_stats", "batch_norm_elemt"}
-    | {"batch_norm_gather_stats_with_counts", "batch_norm_backward_reduce", "batch_norm_backward_elemt"}
-    | {f"{name}.{overload}" for name in ("mm", "bmm", "addmm", "baddbmm") for overload in ("dtype", "dtype_out")}
-)
+# What no tensor of the device can be. The MPS framework has no float64, complex128 or float8 (nor quantized types).
+DENIED_DTYPES = {
+    "mps": "float64,complex128,float8_e5m2,float8_e4m3fn,float8_e5m2fnuz,float8_e4m3fnuz,float8_e8m0fnu",
+}
 # Copies between devices: the only operators whose tensors may sit on both.
 CROSS_DEVICE = frozenset({"copy_", "_to_copy", "copy_sparse_to_sparse_", "_copy_from", "_copy_from_and_resize"})
 
@@ -105,7 +89,7 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
     library = Library(build.build())
     limit = limit_from_environment()
     capacity = limit or physical_memory()
-    library.call("init", device.encode(), count, _denied_dtypes(device), limit, capacity)
+    library.call("init", device, count, DENIED_DTYPES.get(device, ""), limit, capacity)
     refused = _register(library, device, support)
     torch_build.install(device, Virtual(device, count, library, capacity, limit))
     _install_the_rest(device, library)
@@ -212,15 +196,6 @@ def _check_no_real_device(device: str) -> None:
         )
 
 
-def _denied_dtypes(device: str) -> int:
-    """One bit a ScalarType. The MPS framework has no float64, complex128 or float8 (nor quantized types)."""
-    if device != "mps":
-        return 0
-    double, complex_double = 7, 10
-    float8 = (23, 24, 25, 26, 44)
-    return sum(1 << number for number in (double, complex_double, *float8))
-
-
 def _register(library: Library, device: str, support: Support) -> frozenset[tuple[str, str]]:
     """Our kernel for every operator that the physical backend has, and for every one that the virtual type has itself.
 
@@ -231,32 +206,34 @@ def _register(library: Library, device: str, support: Support) -> frozenset[tupl
     key = device.upper()
     real = support == "real"
     fallback_wanted = device == "mps" and os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") == "1"
-    refusal = WARN | NO_DEVICE_CHECK if fallback_wanted else DENY
+    refusal = {"warn", "no_device_check"} if fallback_wanted else {"deny"}
+    native = library.native_kernels()
     denied_dtypes = supported.denied_dtypes(key) if real else {}
-    for number, functionality in enumerate(FUNCTIONALITIES):
+    for functionality in library.functionalities():
         own = dispatcher.kernels_under(f"{functionality}{key}")
         whole = supported.WHOLE.get(functionality, ())
         known = supported.listed(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
         names = {*dispatcher.kernels_under(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
         for name in sorted(names):
             space, _, short = name.partition("::")
-            if space == "aten" and not functionality and short in NATIVE:
+            if space == "aten" and (f"{functionality}{key}", short) in native:
                 continue
-            flags = 0 if supported.needs_device_check(short) else NO_DEVICE_CHECK
+            flags = set() if supported.needs_device_check(short) else {"no_device_check"}
             if short in CROSS_DEVICE or space != "aten":
-                flags |= ANY_DEVICE
+                flags.add("any_device")
             if real and short in supported.even_sizes_only(key):
-                flags |= EVEN_SIZES
+                flags.add("even_sizes")
             if real and space == "aten" and short not in whole and not _has(short, known):
                 if supported.decomposes(short):
                     continue
                 flags = refusal
                 refused.add((name, functionality))
-            library.call("register", name.encode(), number, flags, denied_dtypes.get(short, 0))
-        library.call("fallback", number, refusal if real else NO_DEVICE_CHECK)
-    for short, mask in denied_dtypes.items():
+            dtypes = denied_dtypes.get(short, ())
+            library.call("register", name, functionality, ",".join(flags), ",".join(dtypes))
+        library.call("fallback", functionality, ",".join(refusal) if real else "no_device_check")
+    for short, dtypes in denied_dtypes.items():
         if dispatcher.has_kernel(f"aten::{short}", "CompositeImplicitAutograd"):
-            library.call("guard_dtypes", short.encode(), mask)
+            library.call("guard_dtypes", short, ",".join(dtypes))
     return frozenset(refused)
 
 

@@ -7,11 +7,6 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-# The order is that of `functionality` in api.cpp; each name completes a dispatch key: CPU, SparseCPU, …
-FUNCTIONALITIES = ("", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
-
-NO_DEVICE_CHECK, ANY_DEVICE, DENY, WARN, EVEN_SIZES = 1, 2, 4, 8, 16
-
 
 class Usage(NamedTuple):
     """Bytes and blocks that one device holds and has held."""
@@ -31,10 +26,12 @@ _INT, _I64, _U64, _STR, _PTR = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ct
 # name: (result, arguments); an int result that is checked is written as None
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_error": (_STR, []),
-    "td_init": (None, [_STR, _INT, _U64, _U64, _U64]),
-    "td_register": (None, [_STR, _INT, ctypes.c_uint32, _U64]),
-    "td_guard_dtypes": (None, [_STR, _U64]),
-    "td_fallback": (None, [_INT, ctypes.c_uint32]),
+    "td_functionalities": (_STR, []),
+    "td_init": (None, [_STR, _INT, _STR, _U64, _U64]),
+    "td_native_kernels": (_STR, []),
+    "td_register": (None, [_STR, _STR, _STR, _STR]),
+    "td_guard_dtypes": (None, [_STR, _STR]),
+    "td_fallback": (None, [_STR, _STR]),
     "td_repair_autograd": (_INT, []),
     "td_autograd_threads_run": (_INT, []),
     "td_default_generators": (_INT, [_INT]),
@@ -48,8 +45,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_usage": (None, [_INT, _PTR]),
     "td_reset_peak": (None, [_INT]),
     "td_reset_accumulated": (None, [_INT]),
-    "td_set_limit": (_INT, [_U64]),
-    "td_limit": (_U64, []),
+    "td_set_limit": (None, [_INT, _U64]),
+    "td_limit": (_U64, [_INT]),
     "td_resize": (None, [_PTR, _U64]),
     "td_adopt": (None, [_PTR, _PTR]),
     "td_capture_begin": (None, [_PTR]),
@@ -58,6 +55,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_capture_drop": (_INT, [_I64]),
     "td_capturing": (_INT, []),
 }
+# What those that answer with a number answer where there is none.
+_NO_ANSWER = {"td_current_stream": -1, "td_limit": 2**64 - 1}
 
 
 class Library:
@@ -73,10 +72,23 @@ class Library:
 
     def call(self, name: str, *arguments: object) -> int:
         """Calls `td_<name>`; a failure raises the message that C++ left."""
-        result = getattr(self._dll, f"td_{name}")(*arguments)
-        if (_SIGNATURES[f"td_{name}"][0] is None and result) or (name == "current_stream" and result < 0):
+        function = f"td_{name}"
+        result = getattr(self._dll, function)(*(a.encode() if isinstance(a, str) else a for a in arguments))
+        failed = bool(result) if _SIGNATURES[function][0] is None else result == _NO_ANSWER.get(function)
+        if failed:
             raise RuntimeError(self._dll.td_error().decode())
         return int(result) if isinstance(result, int) else 0
+
+    def functionalities(self) -> list[str]:
+        """Each name begins a dispatch key: `` (CPU), `Sparse` (SparseCPU), …"""
+        return self._lines("functionalities")
+
+    def native_kernels(self) -> set[tuple[str, str]]:
+        """(dispatch key, operator without `aten::`) for which the library has a kernel of its own."""
+        return {(key, name) for key, name in (row.split("\t") for row in self._lines("native_kernels"))}
+
+    def _lines(self, name: str) -> list[str]:
+        return getattr(self._dll, f"td_{name}")().decode().splitlines()
 
     def usage(self, device: int) -> Usage:
         values = (ctypes.c_int64 * len(Usage._fields))()
@@ -91,8 +103,8 @@ class Library:
         return milliseconds
 
     def counts(self) -> list[tuple[str, int, int]]:
-        rows = self._dll.td_counts().decode().splitlines()
-        return [(name, int(calls), int(denied)) for name, calls, denied in (row.split("\t") for row in rows)]
+        rows = (row.split("\t") for row in self._lines("counts"))
+        return [(name, int(calls), int(denied)) for name, calls, denied in rows]
 
     def capture_begin(self) -> int:
         graph = ctypes.c_int64()

@@ -137,20 +137,19 @@ def _read_dict(node: ast.Dict) -> dict[str, tuple[str, ...] | None]:
 
 
 @cache
-def denied_dtypes(key: str) -> dict[str, int]:
-    """Operator (without `aten::`) → dtypes that the real kernel refuses, one bit a ScalarType. Known only for MPS."""
+def denied_dtypes(key: str) -> dict[str, frozenset[str]]:
+    """Operator (without `aten::`) → names of the dtypes that the real kernel refuses. Known only for MPS."""
     if key != "MPS":
         return {}
-    masks: dict[str, int] = {}
+    denied: dict[str, frozenset[str]] = {}
     for opinfo, dtypes in mps_lists().get("UNIMPLEMENTED_XFAILLIST", {}).items():
         # None: not implemented at all, which native_functions.yaml says more exactly. float32: only single samples
         # fail (a norm that needs an SVD), or the operator would not exist.
         if not dtypes or "float32" in dtypes:
             continue
-        mask = sum(1 << _SCALAR_TYPES[dtype] for dtype in set(dtypes) if dtype in _SCALAR_TYPES)
         for kernel in kernels_of(opinfo):
-            masks[kernel] = masks.get(kernel, 0) | mask
-    return masks
+            denied[kernel] = denied.get(kernel, frozenset()).union(dtypes)
+    return denied
 
 
 _AVERAGE_POOL = "nn.functional.adaptive_avg_pool2d"
@@ -163,14 +162,6 @@ def even_sizes_only(key: str) -> frozenset[str]:
         return frozenset()
     name = _AVERAGE_POOL.rpartition(".")[2]
     return frozenset(each for each in listed(key) if each.removeprefix("_").startswith(name))
-
-
-# c10::ScalarType; the order has not changed since it was made
-_ORDER = (
-    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool "
-    "qint8 quint8 qint32 bfloat16"
-)
-_SCALAR_TYPES = {name: number for number, name in enumerate(_ORDER.split())}
 
 
 @cache

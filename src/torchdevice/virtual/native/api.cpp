@@ -3,10 +3,12 @@
 #include "device.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string_view>
 
 #define API extern "C" __attribute__((visibility("default")))
 
@@ -42,6 +44,12 @@ T* given(T* pointer, const char* what) {
   return pointer;
 }
 
+// One bit is kept for "no such device", in td_limit.
+size_t limit_of(uint64_t bytes) {
+  TORCH_CHECK(bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), "no device has ", bytes, " bytes");
+  return bytes;
+}
+
 torchdevice::StorageImpl* storage_at(void* pointer, torchdevice::DeviceType type) {
   auto* storage = static_cast<torchdevice::StorageImpl*>(given(pointer, "storage"));
   TORCH_CHECK(storage->device_type() == type, "a storage on ", type, " was expected, not one on ", storage->device());
@@ -61,13 +69,62 @@ c10::BackendComponent backend_of(torchdevice::DeviceType type) {
   }
 }
 
-// The order in which Python numbers the functionalities; see library.py.
-torchdevice::DispatchKey functionality(int number) {
-  using torchdevice::DispatchKey;
-  static const DispatchKey keys[] = {
-      DispatchKey::Dense, DispatchKey::Sparse, DispatchKey::SparseCsr, DispatchKey::Quantized, DispatchKey::NestedTensor};
-  TORCH_CHECK(number >= 0 && number < 5, "no functionality ", number);
-  return keys[number];
+// What Python gives by name. A functionality's name begins its dispatch keys: CPU, SparseCPU, …
+template <class T>
+struct Named {
+  const char* name;
+  T value;
+};
+const Named<torchdevice::DispatchKey> kFunctionalities[] = {
+    {"", torchdevice::DispatchKey::Dense},
+    {"Sparse", torchdevice::DispatchKey::Sparse},
+    {"SparseCsr", torchdevice::DispatchKey::SparseCsr},
+    {"Quantized", torchdevice::DispatchKey::Quantized},
+    {"NestedTensor", torchdevice::DispatchKey::NestedTensor},
+};
+const Named<torchdevice::Flag> kFlags[] = {
+    {"no_device_check", torchdevice::kNoDeviceCheck},
+    {"any_device", torchdevice::kAnyDevice},
+    {"deny", torchdevice::kDeny},
+    {"warn", torchdevice::kWarn},
+    {"even_sizes", torchdevice::kEvenSizes},
+};
+
+template <class T, size_t n>
+T named(const Named<T> (&table)[n], std::string_view name, const char* what) {
+  for (const auto& row : table)
+    if (name == row.name) return row.value;
+  TORCH_CHECK(false, "no ", what, " has the name '", name, "'");
+}
+
+torchdevice::DispatchKey functionality(const char* name) {
+  return named(kFunctionalities, given(name, "functionality"), "functionality");
+}
+
+template <class F>
+void each_name(const char* names, F f) {  // separated by commas
+  for (std::string_view rest = given(names, "names"); !rest.empty();) {
+    const auto comma = std::min(rest.find(','), rest.size());
+    f(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+}
+
+uint32_t flags_of(const char* names) {
+  uint32_t flags = 0;
+  each_name(names, [&](std::string_view name) { flags |= named(kFlags, name, "flag"); });
+  return flags;
+}
+
+// One bit per ScalarType, as torch numbers them.
+uint64_t dtypes_of(const char* names) {
+  uint64_t bits = 0;
+  each_name(names, [&](std::string_view name) {
+    const auto found = c10::getStringToDtypeMap().find(std::string(name));
+    TORCH_CHECK(found != c10::getStringToDtypeMap().end(), "no dtype has the name '", name, "'");
+    bits |= uint64_t(1) << static_cast<int>(found->second);
+  });
+  return bits;
 }
 
 // torch warns when a kernel of its own is overridden, which is what we are here for.
@@ -86,17 +143,25 @@ using namespace torchdevice;
 
 API const char* td_error() { return error.c_str(); }
 
-API int td_init(const char* device, int count, uint64_t denied_dtypes, uint64_t limit, uint64_t capacity) {
+// In the order in which they are to be registered; the first has no name.
+API const char* td_functionalities() {
+  text.clear();
+  for (const auto& row : kFunctionalities) text.append(row.name).append("\n");
+  return text.c_str();
+}
+
+API int td_init(const char* device, int count, const char* denied_dtypes, uint64_t limit, uint64_t capacity) {
   return guarded([&] {
     TORCH_CHECK(count > 0 && count <= kMaxDevices, "between 1 and ", kMaxDevices, " devices can be made, not ", count);
     TORCH_CHECK(!installed, "this process has a virtual device already");
     const auto type = Device(std::string(given(device, "device"))).type();
+    const uint64_t dtypes = dtypes_of(denied_dtypes);
     config.backend = backend_of(type);
     config.type = type;
     installed = true;
     config.count = count;
-    config.denied_dtypes = denied_dtypes;
-    config.limit = limit;
+    config.denied_dtypes = dtypes;
+    for (int i = 0; i < count; i++) usage(index(i)).limit = limit_of(limit);
     config.capacity = capacity;
     install_guard();
     install_allocators();
@@ -107,33 +172,38 @@ API int td_init(const char* device, int count, uint64_t denied_dtypes, uint64_t 
   });
 }
 
+// "dispatch key \t operator" per line: what td_init registered, which td_register must leave alone.
+API const char* td_native_kernels() { return native_kernels().c_str(); }
+
 // `name` with its namespace and overload, as the dispatcher writes it: aten::add.Tensor
-API int td_register(const char* name, int kind, uint32_t flags, uint64_t denied_dtypes) {
+API int td_register(const char* name, const char* kind, const char* flags, const char* denied_dtypes) {
   return guarded([&] {
     const std::string full(given(name, "name"));
     const auto colon = full.find("::");
     TORCH_CHECK(installed && colon != std::string::npos, "no operator can be registered as ", full);
-    auto* record = make_record(full, flags, denied_dtypes, functionality(kind));
+    const auto key = functionality(kind);
+    auto* record = make_record(full, flags_of(flags), dtypes_of(denied_dtypes), key);
     Quiet quiet;
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
-    library(full.substr(0, colon).c_str(), config.key(functionality(kind)))
-        .impl(full.substr(colon + 2).c_str(), boxed_kernel(record, functionality(kind)));
+    library(full.substr(0, colon).c_str(), config.key(key))
+        .impl(full.substr(colon + 2).c_str(), boxed_kernel(record, key));
   });
 }
 
-API int td_guard_dtypes(const char* name, uint64_t denied_dtypes) {
+API int td_guard_dtypes(const char* name, const char* denied_dtypes) {
   return guarded([&] {
     TORCH_CHECK(installed, "this process has no virtual device");
-    auto* record = make_record(std::string("aten::") + given(name, "name"), 0, denied_dtypes);
+    auto* record = make_record(std::string("aten::") + given(name, "name"), 0, dtypes_of(denied_dtypes));
     const auto autograd = c10::toRuntimePerBackendFunctionalityKey(DispatchKey::AutogradFunctionality, config.backend);
     for (const auto key : {config.key(), autograd}) library("aten", key).impl(name, dtype_guard(record));
   });
 }
 
-API int td_fallback(int kind, uint32_t flags) {
+API int td_fallback(const char* kind, const char* flags) {
   return guarded([&] {
     TORCH_CHECK(installed, "this process has no virtual device");
-    library("_", config.key(functionality(kind))).fallback(boxed_fallback(flags, functionality(kind)));
+    const auto key = functionality(kind);
+    library("_", config.key(key)).fallback(boxed_fallback(flags_of(flags), key));
   });
 }
 
@@ -194,11 +264,15 @@ API int td_reset_peak(int device) {
 API int td_reset_accumulated(int device) {
   return guarded([&] { reset_accumulated(index(device)); });
 }
-API int td_set_limit(uint64_t bytes) {
-  config.limit = bytes;
-  return 0;
+API int td_set_limit(int device, uint64_t bytes) {
+  return guarded([&] { usage(index(device)).limit = limit_of(bytes); });
 }
-API uint64_t td_limit() { return config.limit; }
+// All bits set: there is no such device.
+API uint64_t td_limit(int device) {
+  uint64_t bytes = std::numeric_limits<uint64_t>::max();
+  guarded([&] { bytes = usage(index(device)).limit; });
+  return bytes;
+}
 
 // Puts the bytes of a physical storage (shared memory) under a virtual one; both are StorageImpl pointers.
 API int td_adopt(void* virtual_storage, void* physical_storage) {

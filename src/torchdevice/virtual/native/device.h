@@ -25,6 +25,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -45,8 +46,7 @@ struct Config {
   DeviceType type = DeviceType::MPS;
   c10::BackendComponent backend = c10::BackendComponent::MPSBit;
   int count = 1;
-  uint64_t denied_dtypes = 0;  // one bit a ScalarType: no tensor of it can exist on the device
-  size_t limit = 0;            // bytes a device may hold; 0: no limit
+  uint64_t denied_dtypes = 0;  // one bit per ScalarType: no tensor of it can exist on the device
   size_t capacity = 0;         // what the device says it has in all
   Device physical = Device(c10::kCPU);
   c10::BackendComponent physical_backend = c10::BackendComponent::CPUBit;
@@ -61,6 +61,29 @@ struct Config {
 };
 extern Config config;
 
+// For methods that only some of the supported torch versions have, which therefore cannot say `override`: where the base
+// class has one of that name, both have the same parameters and result, or the library does not compile.
+template <class Method>
+struct Signature;
+template <class Class, class Result, class... Arguments>
+struct Signature<Result (Class::*)(Arguments...)> {
+  using type = Result(Arguments...);
+};
+template <class Class, class Result, class... Arguments>
+struct Signature<Result (Class::*)(Arguments...) const> {
+  using type = Result(Arguments...) const;
+};
+#define TORCHDEVICE_OVERRIDES_IF_THERE(Ours, Base, method)                                                      \
+  static_assert(                                                                                                \
+      []<class B, class O>(B*, O*) {                                                                            \
+        if constexpr (requires { &B::method; })                                                                 \
+          return std::is_same_v<                                                                                \
+              typename Signature<decltype(&B::method)>::type, typename Signature<decltype(&O::method)>::type>;  \
+        else                                                                                                    \
+          return true;                                                                                          \
+      }(static_cast<Base*>(nullptr), static_cast<Ours*>(nullptr)),                                              \
+      #Ours "::" #method " no longer overrides that of " #Base)
+
 inline bool is_virtual(const Tensor& t) { return t.device().type() == config.type; }
 inline bool is_physical(const Tensor& t) { return t.device().type() == config.physical.type(); }
 // Raises what the real backend raises for a dtype that it cannot hold.
@@ -68,6 +91,7 @@ void check_dtype(c10::ScalarType dtype);
 
 // ---- memory.cpp
 struct Usage {  // of one device; `all` in the words of torch.cuda.memory_stats
+  std::atomic<size_t> limit{0};  // bytes that it may hold; 0: no limit
   std::atomic<int64_t> bytes{0}, bytes_peak{0}, bytes_allocated{0}, bytes_freed{0};
   std::atomic<int64_t> blocks{0}, blocks_peak{0}, blocks_allocated{0}, blocks_freed{0};
   std::atomic<int64_t> ooms{0};
@@ -106,7 +130,7 @@ at::Generator physical_generator(const std::optional<at::Generator>& asked, Devi
 void hand_out_default_generators(bool yes);
 
 // ---- kernel.cpp
-enum Flag : uint32_t {
+enum Flag : uint32_t {  // Python gives them by name: kFlags in api.cpp
   kNoDeviceCheck = 1,  // 0-dim tensors of the physical device may take part (torch: `device_check: NoCheck`)
   kAnyDevice = 2,      // tensors of the physical device may take part (copies)
   kDeny = 4,           // the real backend lacks it: NotImplementedError
@@ -133,7 +157,7 @@ torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
 torch::CppFunction dtype_guard(OpRecord* record);
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality);
 
-// ---- graphs.cpp
+// ---- graphs.cpp; "capturing" is said of the calling thread
 int64_t capture_begin();
 void capture_end(int64_t graph);
 void capture_replay(int64_t graph);
@@ -146,5 +170,7 @@ void capture_touch(const Tensor& written);                 // keep what a pre-ex
 
 // ---- native.cpp
 void register_native_kernels();
+// "dispatch key \t operator" per line: what has such a kernel and needs no other.
+const std::string& native_kernels();
 
 }  // namespace torchdevice

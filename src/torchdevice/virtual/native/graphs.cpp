@@ -1,13 +1,19 @@
 // Graph capture: while a graph is open every call on the device is noted; replay runs them again into the same outputs.
 // Views need no note: they are arguments of the calls. Captured work is carried out (its results must have shapes), but
 // what it wrote to tensors from before is taken back at the end: on a real device nothing runs during a capture.
+//
+// A capture belongs to the thread that began it, and to the threads that work for that one: autograd's, which run a
+// backward on its behalf. torch hands them the "debug info" of the thread that called backward: that is where a capture
+// stands. Other threads compute as ever, and may capture graphs of their own.
 #include "relabel.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <unordered_map>
 
 namespace torchdevice {
@@ -23,6 +29,9 @@ struct Saved {
   Tensor tensor, before;
 };
 struct Graph {
+  std::mutex mutex;  // threads of autograd may note calls at once
+  const std::thread::id owner = std::this_thread::get_id();
+  std::atomic<bool> open{true};
   std::vector<Noted> calls;
   std::vector<Saved> saved;                // what pre-existing tensors held when the capture first wrote to them
   std::set<const StorageImpl*> own;        // storages made during the capture
@@ -31,11 +40,16 @@ struct Graphs {
   std::mutex mutex;
   std::unordered_map<int64_t, std::shared_ptr<Graph>> all;  // shared with replays, which a drop does not end
   int64_t last = 0;
-  std::atomic<int64_t> open{0};
+  std::atomic<int> open{0};  // how many, so that calls outside of any capture look at nothing else
 
-  std::shared_ptr<Graph> find(int64_t graph) const {
+  std::shared_ptr<Graph> find(int64_t graph) {
+    std::lock_guard<std::mutex> lock(mutex);
     const auto found = all.find(graph);
-    return found == all.end() ? nullptr : found->second;
+    TORCH_CHECK(found != all.end(), "CUDA error: there is no graph ", graph);
+    return found->second;
+  }
+  void close(Graph& graph) {
+    if (graph.open.exchange(false)) open--;
   }
 };
 Graphs& graphs() {
@@ -43,6 +57,28 @@ Graphs& graphs() {
   return *g;
 }
 thread_local bool replaying = false;
+
+// The graph that this thread captures, or captured last: it stays here when something was put on top of it meanwhile.
+struct Capture final : c10::DebugInfoBase {
+  std::shared_ptr<Graph> graph;
+  explicit Capture(std::shared_ptr<Graph> g) : graph(std::move(g)) {}
+};
+// A slot that torch has for its own tests. Each version of torch has it; slots of one's own exist since 2.13.
+const auto& slot() { return c10::DebugInfoKind::TEST_INFO_2; }
+
+std::shared_ptr<Graph> captured() {
+  auto* capture = static_cast<Capture*>(c10::ThreadLocalDebugInfo::get(slot()));
+  return capture && capture->graph->open ? capture->graph : nullptr;
+}
+
+// Takes a capture that is over off this thread, unless a profiler that was started meanwhile stands on top of it.
+void forget_closed() {
+  if (!c10::ThreadLocalDebugInfo::get(slot()) || captured()) return;
+  try {
+    c10::ThreadLocalDebugInfo::_pop(slot());
+  } catch (const c10::Error&) {
+  }
+}
 
 const StorageImpl* storage_of(const Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
@@ -53,11 +89,10 @@ const StorageImpl* storage_of(const Tensor& t) {
 
 void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  const auto found = g.find(g.open);
-  if (!found) return;  // ended meanwhile, by another thread
+  const auto found = captured();
+  if (!found) return;  // ended meanwhile, by the thread that this one works for
   Graph& graph = *found;
+  std::lock_guard<std::mutex> lock(graph.mutex);
   Noted noted{op, keys, std::move(arguments), Stack(stack.begin() + static_cast<long>(results_from), stack.end())};
   for (const auto& r : noted.results)
     each_tensor(r, [&](const Tensor& t) {
@@ -68,27 +103,29 @@ void capture_call(
   graph.calls.push_back(std::move(noted));
 }
 
-bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && !replaying; }
+bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && !replaying && captured(); }
 
 int64_t capture_begin() {
+  TORCH_CHECK(!captured(), "CUDA error: a graph is being captured already");
+  forget_closed();
+  const auto graph = std::make_shared<Graph>();
+  c10::ThreadLocalDebugInfo::_push(slot(), std::make_shared<Capture>(graph));
   auto& g = graphs();
   std::lock_guard<std::mutex> lock(g.mutex);
-  TORCH_CHECK(!g.open, "CUDA error: a graph is being captured already");
-  g.all[++g.last] = std::make_shared<Graph>();
-  g.open = g.last;
+  g.all[++g.last] = graph;
+  g.open++;
   return g.last;
 }
 
 void capture_touch(const Tensor& written) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  const auto found = g.find(g.open);
+  const auto found = captured();
   if (!found) return;
   Graph& graph = *found;
+  std::lock_guard<std::mutex> lock(graph.mutex);
   const auto* storage = storage_of(written);
   if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
   for (const auto& s : graph.saved)
-    if (s.tensor.is_alias_of(written) && s.tensor.is_same(written)) return;
+    if (s.tensor.is_same(written)) return;
   at::AutoDispatchBelowADInplaceOrView guard;
   graph.saved.push_back({written, physical_alias(written).clone()});
 }
@@ -100,25 +137,23 @@ void capture_copy(const Tensor& self, const Tensor& src) {
 }
 
 void capture_end(int64_t graph) {
-  auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  TORCH_CHECK(graph != 0 && g.open == graph, "CUDA error: graph ", graph, " is not being captured");
-  g.open = 0;
+  const auto found = graphs().find(graph);
+  TORCH_CHECK(found->open, "CUDA error: graph ", graph, " is not being captured");
+  TORCH_CHECK(
+      found->owner == std::this_thread::get_id(),
+      "CUDA error: attempt to terminate a thread-local capture sequence from another thread");
+  graphs().close(*found);
+  forget_closed();
+  std::lock_guard<std::mutex> lock(found->mutex);
   at::AutoDispatchBelowADInplaceOrView guard;
-  auto& saved = g.all.at(graph)->saved;
+  auto& saved = found->saved;
   for (auto it = saved.rbegin(); it != saved.rend(); ++it) physical_alias(it->tensor).copy_(it->before);
   saved.clear();
 }
 
 void capture_replay(int64_t graph) {
-  std::shared_ptr<Graph> found;
-  {
-    auto& g = graphs();
-    std::lock_guard<std::mutex> lock(g.mutex);
-    TORCH_CHECK(g.open != graph, "CUDA error: graph ", graph, " is still being captured");
-    found = g.find(graph);
-  }
-  TORCH_CHECK(found, "CUDA error: there is no graph ", graph);
+  const auto found = graphs().find(graph);
+  TORCH_CHECK(!found->open, "CUDA error: graph ", graph, " is still being captured");
   replaying = true;
   struct Reset {
     ~Reset() { replaying = false; }
@@ -139,9 +174,16 @@ void capture_replay(int64_t graph) {
 
 void capture_drop(int64_t graph) {
   auto& g = graphs();
-  std::lock_guard<std::mutex> lock(g.mutex);
-  g.all.erase(graph);
-  if (g.open == graph) g.open = 0;
+  std::shared_ptr<Graph> dropped;  // let go last: its tensors may take their time
+  {
+    std::lock_guard<std::mutex> lock(g.mutex);
+    const auto found = g.all.find(graph);
+    if (found == g.all.end()) return;
+    dropped = std::move(found->second);
+    g.all.erase(found);
+  }
+  g.close(*dropped);
+  if (dropped->owner == std::this_thread::get_id()) forget_closed();
 }
 
 }  // namespace torchdevice

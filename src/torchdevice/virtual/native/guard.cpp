@@ -70,7 +70,6 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     set_current_stream(s);
     return old;
   }
-  // An extra method before torch 2.11.
   virtual void* getStreamNativeHandle(const c10::Stream s) const { return reinterpret_cast<void*>(s.id()); }
   DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(config.count); }
   void destroyEvent(void* e, const DeviceIndex) const noexcept override {
@@ -112,6 +111,9 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   }
 #endif
 };
+
+TORCHDEVICE_OVERRIDES_IF_THERE(VirtualGuard, c10::impl::DeviceGuardImplInterface, getStreamNativeHandle);  // torch 2.11
+TORCHDEVICE_OVERRIDES_IF_THERE(VirtualGuard, c10::impl::DeviceGuardImplInterface, isStreamCapturing);
 
 // The engine's own members are protected; a derived class may name them.
 struct EnginePeek : torch::autograd::Engine {

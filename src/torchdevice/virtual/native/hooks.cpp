@@ -2,7 +2,7 @@
 //
 // ATen keeps each hooks object in a function-local static, so a registration would come too late once anybody has
 // called it. The classes below have no data members: their vptr is written over that of the object that is there.
-// Methods without `override` exist only in some of the supported torch versions.
+// Methods without `override` exist only in some of the supported torch versions; each is checked below its class.
 #include "device.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -19,6 +19,7 @@ namespace torchdevice {
 namespace {
 
 // A generator of the virtual device draws from one of the physical device: streams equal the CPU's bit for bit.
+// Kernels lock the inner generator while they draw, torch's Python locks the outer one: here the inner is locked too.
 struct VirtualGenerator final : c10::GeneratorImpl {
   at::Generator inner;
   uint64_t offset = 0;  // torch.cuda's philox offset: kept for who reads it back, unused
@@ -27,15 +28,28 @@ struct VirtualGenerator final : c10::GeneratorImpl {
       : GeneratorImpl(device, DispatchKeySet(config.key())),
         inner(at::detail::createCPUGenerator(c10::default_rng_seed_val)) {}
   void set_current_seed(uint64_t seed) override {
+    const auto lock = locked();
     inner.set_current_seed(seed);
     offset = 0;
   }
   void set_offset(uint64_t value) override { offset = value; }
   uint64_t get_offset() const override { return offset; }
-  uint64_t current_seed() const override { return inner.current_seed(); }
-  uint64_t seed() override { return inner.seed(); }
-  void set_state(const c10::TensorImpl& state) override { inner.unsafeGetGeneratorImpl()->set_state(state); }
-  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return inner.unsafeGetGeneratorImpl()->get_state(); }
+  uint64_t current_seed() const override {
+    const auto lock = locked();
+    return inner.current_seed();
+  }
+  uint64_t seed() override {
+    const auto lock = locked();
+    return inner.seed();
+  }
+  void set_state(const c10::TensorImpl& state) override {
+    const auto lock = locked();
+    inner.unsafeGetGeneratorImpl()->set_state(state);
+  }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    const auto lock = locked();
+    return inner.unsafeGetGeneratorImpl()->get_state();
+  }
   void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) override {
     inner = static_cast<VirtualGenerator*>(state.get())->inner;
   }
@@ -45,10 +59,14 @@ struct VirtualGenerator final : c10::GeneratorImpl {
     return same;
   }
   VirtualGenerator* clone_impl() const override {
+    const auto lock = locked();
     auto* copy = new VirtualGenerator(device_);
     copy->inner = inner.clone();
     copy->offset = offset;
     return copy;
+  }
+  std::unique_lock<std::mutex> locked() const {
+    return std::unique_lock<std::mutex>(inner.unsafeGetGeneratorImpl()->mutex_);
   }
 };
 
@@ -140,6 +158,8 @@ struct VirtualMPSHooks final : at::MPSHooksInterface {
   }
 };
 
+TORCHDEVICE_OVERRIDES_IF_THERE(VirtualMPSHooks, at::MPSHooksInterface, getMaxBufferLength);
+
 struct VirtualCUDAHooks final : at::CUDAHooksInterface {
   TORCHDEVICE_COMMON_HOOKS
   bool hasCUDA() const override { return true; }
@@ -156,6 +176,8 @@ struct VirtualCUDAHooks final : at::CUDAHooksInterface {
   void cuFFTClearPlanCache(DeviceIndex) const override {}
   virtual bool isGPUArch(const std::vector<std::string>&, DeviceIndex = -1) const { return false; }
 };
+
+TORCHDEVICE_OVERRIDES_IF_THERE(VirtualCUDAHooks, at::CUDAHooksInterface, isGPUArch);
 
 struct VirtualXPUHooks final : at::XPUHooksInterface {
   TORCHDEVICE_COMMON_HOOKS

@@ -1,5 +1,11 @@
 // The one boxed kernel behind (nearly) every operator of a virtual device: check devices, hand physical stand-ins to the
 // physical backend's kernel, relabel what comes back. Also here: counts and refusals. Graphs are in graphs.cpp.
+//
+// Random numbers. An operator that takes a generator is given the one behind the virtual device's: nothing is shared with
+// the CPU's own. torch's one operator that draws without naming a generator, native_dropout, is in native.cpp. What is left
+// are other libraries' operators with the tag `nondeterministic_seeded`: they draw from the physical device's default
+// generator, which holds the virtual device's numbers for the length of the call (`Drawing`). One of them runs at a time,
+// so virtual devices never see each other's numbers; a thread that draws on the physical device itself meanwhile does.
 #include "relabel.h"
 
 #include <ATen/Context.h>
@@ -131,7 +137,7 @@ void leave_value(Call& call, c10::IValue& v) {
 
 // The arguments that can hold a tensor or a device; in front of them the place of the generator.
 constexpr uint8_t kNone = 255;
-constexpr uint8_t kImplied = 254;  // it draws without an argument that says from where, as dropout does
+constexpr uint8_t kImplied = 254;  // it draws without an argument that says from where
 
 struct Plan {
   const uint8_t *first, *last;
@@ -161,23 +167,39 @@ Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
   return {plan->data() + 1, plan->data() + plan->size()};
 }
 
-// While it lives, the physical device's own generator goes on where the virtual device's stopped.
+// While it lives, the physical device's own generator goes on where the virtual device's stopped. The generators' own
+// mutexes are held only for reading and writing a state: the kernel between takes them itself.
 class Drawing {
  public:
   explicit Drawing(Device device)
-      : ours_(physical_generator(std::nullopt, device)),
+      : alone_(one_at_a_time()),
+        ours_(physical_generator(std::nullopt, device)),
         own_(at::globalContext().defaultGenerator(config.physical)),
-        before_(own_.get_state()) {
-    own_.set_state(ours_.get_state());
+        before_(state_of(own_)) {
+    set_state(own_, state_of(ours_));
   }
   ~Drawing() {
-    ours_.set_state(own_.get_state());
-    own_.set_state(before_);
+    set_state(ours_, state_of(own_));
+    set_state(own_, before_);
   }
   Drawing(const Drawing&) = delete;
   Drawing& operator=(const Drawing&) = delete;
 
  private:
+  // Recursive: a kernel written in Python may call another operator that draws.
+  static std::recursive_mutex& one_at_a_time() {
+    static auto* mutex = new std::recursive_mutex;
+    return *mutex;
+  }
+  static Tensor state_of(at::Generator& generator) {
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    return generator.get_state();
+  }
+  static void set_state(at::Generator& generator, const Tensor& state) {
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(state);
+  }
+  std::lock_guard<std::recursive_mutex> alone_;
   at::Generator ours_, own_;
   Tensor before_;
 };

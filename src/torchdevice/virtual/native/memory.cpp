@@ -1,4 +1,4 @@
-// Memory of the virtual devices: statistics a device, the configurable limit, pinned host memory.
+// Memory of the virtual devices: statistics and a limit per device, pinned host memory.
 // The bytes come from the physical device's own allocator; here they get the virtual label and are counted.
 #include "device.h"
 
@@ -51,7 +51,7 @@ void raise_out_of_memory(size_t asked, Device device) {
   Usage& u = usage(device.index());
   u.ooms++;
   const size_t held = u.bytes;
-  const size_t most = config.limit ? config.limit : config.capacity;
+  const size_t limit = u.limit, most = limit ? limit : config.capacity;
   const size_t free = most > held ? most - held : 0;
   // The MPS backend raises a plain RuntimeError, the others torch.OutOfMemoryError.
   TORCH_CHECK(
@@ -84,7 +84,6 @@ void free_block(void* p) {
 struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
-    if (C10_UNLIKELY(config.limit && usage(device.index()).bytes + bytes > config.limit)) raise_out_of_memory(bytes, device);
     try {
       return label(physical_allocator()->allocate(bytes), bytes, device);
     } catch (const c10::Error& e) {
@@ -116,12 +115,13 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   }
   void resetAccumulatedStats(DeviceIndex device) override { reset_accumulated(device); }
   void resetPeakStats(DeviceIndex device) override { reset_peak(device); }
-  // Overrides from torch 2.10 on; an extra method before.
   virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
     const size_t held = usage(device).bytes;
     return {config.capacity > held ? config.capacity - held : 0, config.capacity};
   }
 };
+
+TORCHDEVICE_OVERRIDES_IF_THERE(VirtualAllocator, c10::DeviceAllocator, getMemoryInfo);  // torch 2.10
 
 // Pinned memory is ordinary host memory that remembers that it was asked to be pinned.
 struct PinnedRanges {
@@ -188,9 +188,13 @@ void raise_if_full(const c10::Error& error, Device device) {
 
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
   Usage& u = usage(device.index());
-  if (C10_UNLIKELY(config.limit && u.bytes + bytes > config.limit)) raise_out_of_memory(bytes, device);
   const auto n = static_cast<int64_t>(bytes);
-  raise_peak(u.bytes_peak, u.bytes += n);
+  const int64_t held = u.bytes += n;  // added first: threads that allocate at once cannot pass the limit together
+  if (const size_t limit = u.limit; C10_UNLIKELY(limit && static_cast<size_t>(held) > limit)) {
+    u.bytes -= n;
+    raise_out_of_memory(bytes, device);
+  }
+  raise_peak(u.bytes_peak, held);
   u.bytes_allocated += n;
   raise_peak(u.blocks_peak, u.blocks += 1);
   u.blocks_allocated++;

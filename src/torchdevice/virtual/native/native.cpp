@@ -13,6 +13,8 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <map>
+
 namespace torchdevice {
 
 namespace {
@@ -149,6 +151,16 @@ void do_nothing(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
 }
 
+// The physical kernel is written in operators: with the virtual tensors themselves each of those comes back to us, and the
+// one that draws takes the virtual device's generator.
+void dropout(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  count("aten::native_dropout");
+  const bool nested = keys.has(DispatchKey::NestedTensor);
+  at::AutoDispatchBelowADInplaceOrView guard;
+  op.redispatchBoxed(
+      DispatchKeySet(config.physical_key(nested ? DispatchKey::NestedTensor : DispatchKey::Dense)), stack);
+}
+
 // The CPU's softmax kernels refuse half_to_float=True, those of GPUs do not.
 void softmax(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
@@ -275,7 +287,7 @@ void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* 
   give(op, stack, dx.to(x.scalar_type()));
 }
 
-enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16 };
+enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32 };
 struct Row {
   const char* name;
   Function function;
@@ -285,6 +297,7 @@ const Row kRows[] = {
     {"scaled_dot_product_attention", attention, kBackend | kAutograd},
     {"_scaled_dot_product_attention_math_for_mps", attention_mps, kBackend | kMpsOnly},
     {"_fused_sdp_choice", choose_math, kBackend},
+    {"native_dropout", dropout, kBackend | kNested},
     {"_softmax", softmax, kBackend},
     {"_log_softmax", softmax, kBackend},
     {"_softmax_backward_data", softmax_backward, kBackend},
@@ -312,9 +325,22 @@ const Row kRows[] = {
     {"record_stream", do_nothing, kBackend},
 };
 
-torch::Library& library(DispatchKey key) {
+std::string& registered() {
+  static auto* text = new std::string;
+  return *text;
+}
+
+template <class F>
+void put(DispatchKey key, const char* name, F&& function) {
   // Kept for the life of the process: a destroyed Library takes its registrations back.
-  return *new torch::Library(torch::Library::IMPL, "aten", std::make_optional(key), __FILE__, __LINE__);
+  static auto* libraries = new std::map<DispatchKey, torch::Library>;
+  libraries->try_emplace(key, torch::Library::IMPL, "aten", std::make_optional(key), __FILE__, __LINE__)
+      .first->second.impl(name, std::forward<F>(function));
+  registered().append(c10::toString(key)).append("\t").append(name).append("\n");
+}
+
+void put(DispatchKey key, const Row& row) {
+  put(key, row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
 }
 
 bool exists(const std::string& name) {
@@ -326,28 +352,30 @@ bool exists(const std::string& name) {
 }  // namespace
 
 void register_native_kernels() {
-  auto& m = library(config.key());
-  m.impl("empty.memory_format", TORCH_FN(empty));
-  m.impl("empty_strided", TORCH_FN(empty_strided));
-  m.impl("as_strided", TORCH_FN(as_strided));
-  m.impl("view", TORCH_FN(view));
-  m.impl("_reshape_alias", TORCH_FN(reshape_alias));
-  m.impl("unfold", TORCH_FN(unfold));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
-  m.impl("set_.source_Storage", TORCH_FN(set_storage));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
-  m.impl("set_", TORCH_FN(set_empty));
-  m.impl("copy_", TORCH_FN(copy_));
-  if (config.is_mps()) m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
-  auto& autograd = library(c10::toRuntimePerBackendFunctionalityKey(DispatchKey::AutogradFunctionality, config.backend));
+  const auto dense = config.key();
+  const auto autograd = c10::toRuntimePerBackendFunctionalityKey(DispatchKey::AutogradFunctionality, config.backend);
+  put(dense, "empty.memory_format", TORCH_FN(empty));
+  put(dense, "empty_strided", TORCH_FN(empty_strided));
+  put(dense, "as_strided", TORCH_FN(as_strided));
+  put(dense, "view", TORCH_FN(view));
+  put(dense, "_reshape_alias", TORCH_FN(reshape_alias));
+  put(dense, "unfold", TORCH_FN(unfold));
+  put(dense, "set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
+  put(dense, "set_.source_Storage", TORCH_FN(set_storage));
+  put(dense, "set_.source_Tensor", TORCH_FN(set_tensor));
+  put(dense, "set_", TORCH_FN(set_empty));
+  put(dense, "copy_", TORCH_FN(copy_));
+  if (config.is_mps()) put(dense, "_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   for (const Row& row : kRows) {
     const bool wanted = (!(row.where & kMpsOnly) || config.is_mps()) && (!(row.where & kGpuOnly) || !config.is_mps()) &&
         (!(row.where & kXpuOnly) || config.type == DeviceType::XPU);
     if (!wanted || !exists(row.name)) continue;
-    if (row.where & kBackend) m.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
-    if (row.where & kAutograd)
-      autograd.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
+    if (row.where & kBackend) put(dense, row);
+    if (row.where & kAutograd) put(autograd, row);
+    if (row.where & kNested) put(config.key(DispatchKey::NestedTensor), row);
   }
 }
+
+const std::string& native_kernels() { return registered(); }
 
 }  // namespace torchdevice
