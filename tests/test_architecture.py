@@ -13,8 +13,6 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "src" / "torchdevice"
 LONGEST = 600  # beyond this a file has to say why it is still one subject
 FILES = sorted(PACKAGE.rglob("*.py"))
-# Stand-ins for a build of torch name what such a build has; the shadow is made of what it stands before.
-PROVIDING = ("virtual/", "answers/shadow.py")
 MAPPED = [folder for folder in ("catalog", "answers", "distributed") if (PACKAGE / folder).is_dir()]
 
 
@@ -43,7 +41,7 @@ def test_the_map_of_the_whole_names_every_module_and_package() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=where)
 def test_private_names_of_torch_are_in_one_package(path: Path) -> None:
-    if where(path).startswith("_torch/") or where(path).startswith(PROVIDING):
+    if where(path).startswith("_torch/"):
         return
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torchdevice._torch.builds import NATIVE
 from torchdevice.answers.device import Device, Table, constant, refusal
 from torchdevice.answers.devices import CUDA_VERSION, CUDNN_VERSION, PROPERTIES
 from torchdevice.answers.table import CLASSES, LEFT_ALONE, answers
@@ -54,12 +55,12 @@ def install(kind: str, device: Device) -> None:
     functions = {name: value for name, value in table.functions.items() if callable(value)}
     if build.asks_hooks:
         functions = {
-            name: value for name, value in functions.items() if name in build.always or not hasattr(torch._C, name)
+            name: value for name, value in functions.items() if name in build.always or not hasattr(NATIVE, name)
         }
-    put(torch._C, {**named(functions), **build.flags})
+    put(NATIVE, {**named(functions), **build.flags})
     for name in build.absent:
-        if hasattr(torch._C, name):
-            delattr(torch._C, name)
+        if hasattr(NATIVE, name):
+            delattr(NATIVE, name)
     _answer_what_nobody_knows(kind)
     if kind == "mps":
         forget(torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer)
@@ -72,10 +73,10 @@ def install(kind: str, device: Device) -> None:
         namespace,
         {**{name: value for name, value in names.items() if name != "_nvtx"}, "_cached_device_count": device.count},
     )
-    put(torch._C, {f"_{kind}_init": _initialising(namespace, device)})
+    put(NATIVE, {f"_{kind}_init": _initialising(namespace, device)})
     forget(namespace.device_count)
     if kind == "cuda":
-        put(torch._C, {"_cudart": names["_cudart"], "_nvtx": names["_nvtx"]})
+        put(NATIVE, {"_cudart": names["_cudart"], "_nvtx": names["_nvtx"]})
         put(namespace.nvtx, {"_nvtx": names["_nvtx"]})
         # torch.backends.cudnn is an object of properties around the module.
         put(torch.backends.cudnn.m, {"_init": constant(True), "__cudnn_version": CUDNN_VERSION})
@@ -89,8 +90,8 @@ def _install_classes(kind: str, namespace: Any, bases: Mapping[str, type]) -> No
     in_c = {"Stream": row.stream, "Event": row.event, graph: row.graph, "MemPool": row.pool}
     for name, base in bases.items():
         base.__name__ = base.__qualname__ = in_c[name]
-        put(torch._C, {in_c[name]: base})
-    put(torch._C, {row.properties: PROPERTIES[kind]})
+        put(NATIVE, {in_c[name]: base})
+    put(NATIVE, {row.properties: PROPERTIES[kind]})
     homes = {"Stream": "streams", "Event": "streams", graph: "graphs", "MemPool": "memory"}
     for name, base in bases.items():
         # Graphs and pools came to torch.xpu after 2.9.
@@ -111,7 +112,7 @@ def _initialising(namespace: Any, device: Device) -> Callable[[], None]:
 def _answer_what_nobody_knows(kind: str) -> None:
     """A function of a newer torch that has no row says so when it is called, instead of an AttributeError in torch."""
     prefix = f"_{kind}_"
-    former = vars(torch._C).get("__getattr__")
+    former = vars(NATIVE).get("__getattr__")
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - what Python asks for names that a module lacks
         if name.startswith(prefix) and name not in LEFT_ALONE and name not in BUILDS[kind].absent:
@@ -120,9 +121,9 @@ def _answer_what_nobody_knows(kind: str) -> None:
             )
         if former is not None:
             return former(name)
-        raise AttributeError(f"module {torch._C.__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {NATIVE.__name__!r} has no attribute {name!r}")
 
-    vars(torch._C)["__getattr__"] = __getattr__
+    vars(NATIVE)["__getattr__"] = __getattr__
 
 
 def named(table: Table) -> Table:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from torchdevice._torch.builds import NATIVE
 from torchdevice.answers.device import refusal
 from torchdevice.answers.table import LEFT_ALONE
 
@@ -44,7 +45,7 @@ class _Natives(Facade):
     __slots__ = ("_prefix",)
 
     def __init__(self, kind: str, natives: Natives) -> None:
-        super().__init__(torch._C, natives)
+        super().__init__(NATIVE, natives)
         object.__setattr__(self, "_prefix", f"_{kind}_")
 
     def __getattr__(self, name: str) -> Any:
@@ -102,11 +103,11 @@ class Shadow:
                 space[key] = self._replaced[key]
             elif key in natives:
                 space[key] = natives[key]  # `from torch._C import _graph_pool_handle`
-            elif key.startswith(f"_{self._kind}_") and getattr(torch._C, key, None) is value:
+            elif key.startswith(f"_{self._kind}_") and getattr(NATIVE, key, None) is value:
                 space[key] = getattr(self._natives, key)
             elif value is torch:
                 space[key] = facade
-            elif value is torch._C:
+            elif value is NATIVE:
                 space[key] = self._natives
             else:
                 space[key] = self.copy(value)

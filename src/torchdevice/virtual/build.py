@@ -23,6 +23,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
+from torchdevice._torch import builds
 from torchdevice.config import cache_folder
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 
@@ -93,7 +94,7 @@ def target(recipe: Recipe = DEVICE) -> Target:
     return Target(
         torch_version=str(torch.__version__),
         torch_git=str(torch.version.git_version),
-        abi=bool(torch._C._GLIBCXX_USE_CXX11_ABI),
+        abi=builds.uses_cxx11_abi(),
         compiler=version,
         sources=_source_hash(recipe),
     )

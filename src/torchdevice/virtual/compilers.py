@@ -8,22 +8,21 @@ from typing import Any
 
 import torch
 
+from torchdevice._torch import builds
 from torchdevice._torch.imports import when_imported
 from torchdevice.errors import explain_error
 
 
 def _inductor(kind: str) -> None:
     """`torch.compile()` without a backend compiles graphs of the virtual device ahead of time and runs them eagerly."""
-    wrapper = torch._TorchCompileInductorWrapper
+    wrapper = builds.Inductor
     compile_with_inductor = wrapper.__call__
 
     @functools.wraps(compile_with_inductor)
     def compile_graph(self: Any, model: Any, inputs: Any) -> Any:
         if not _touches(kind, model, inputs):
             return compile_with_inductor(self, model, inputs)
-        from torch._dynamo.backends.debugging import aot_eager
-
-        return aot_eager(model, inputs)
+        return builds.compile_without_inductor(model, inputs)
 
     wrapper.__call__ = compile_graph
 
@@ -76,6 +75,6 @@ def install(kind: str) -> None:
     if kind != "mps":
         _hide_triton()
     when_imported("torch._native", "", _no_native_kernels)
-    torch._C._jit_override_can_fuse_on_gpu(False)
+    builds.fuse_nothing_on_gpus()
     if kind == "cuda":
         when_imported("torch.utils.cpp_extension", "", _hide_toolkit)

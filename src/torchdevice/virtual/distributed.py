@@ -10,6 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from torchdevice._torch import builds
 from torchdevice._torch.imports import when_imported
 
 C10D = "torch.distributed.distributed_c10d"
@@ -53,7 +54,7 @@ def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
         vars(place).update({f"ProcessGroup{name}": backend, is_available.__name__: is_available})
     vars(module)[f"_{name}_AVAILABLE"] = True
     # Asked for where torch is told to check collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL) and has NCCL.
-    torch._C._distributed_c10d._hash_tensors = _hash_tensors
+    builds.hash_tensors_with(_hash_tensors)
 
 
 def _hash_tensors(tensors: list[Any]) -> int:

@@ -6,19 +6,14 @@ from typing import Any
 
 import torch
 
+from torchdevice._torch import builds
+from torchdevice._torch.core import legacy_tensor_types
+
+# Of the types that every build names, those of CUDA: `Float` → float32.
 DTYPES = {
-    "Float": torch.float32,
-    "Double": torch.float64,
-    "Half": torch.float16,
-    "BFloat16": torch.bfloat16,
-    "Byte": torch.uint8,
-    "Char": torch.int8,
-    "Short": torch.int16,
-    "Int": torch.int32,
-    "Long": torch.int64,
-    "Bool": torch.bool,
-    "ComplexFloat": torch.complex64,
-    "ComplexDouble": torch.complex128,
+    name.removesuffix("Tensor"): getattr(torch, name).dtype
+    for module, name in legacy_tensor_types()
+    if module is torch.cuda
 }
 VIEWED = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)
 
@@ -61,7 +56,7 @@ def install() -> None:
         made = LegacyType(name, (), {"dtype": dtype, "__module__": "torch.cuda"})
         setattr(torch.cuda, name, made)
     original_type = torch.Tensor.type
-    original_default = torch._C._set_default_tensor_type
+    original_default = builds.set_default_tensor_type
     original_new = torch.Tensor.__new__
     default_is_here = False
     by_name = {f"torch.cuda.{name}Tensor": dtype for name, dtype in DTYPES.items()}
@@ -94,4 +89,4 @@ def install() -> None:
     vars(new)["__wrapped__"] = original_new  # torch's compiler compares signatures
     torch.Tensor.__new__ = staticmethod(new)
     torch.Tensor.type = tensor_type
-    torch._C._set_default_tensor_type = set_default_tensor_type
+    builds.replace_set_default_tensor_type(set_default_tensor_type)

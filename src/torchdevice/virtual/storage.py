@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.storage import _StorageBase
 
+from torchdevice._torch import builds
 from torchdevice.virtual.library import Library
 
 
@@ -46,7 +46,7 @@ def install(kind: str, lib: Library) -> None:
     if kind == "cuda":
         _share_between_processes(lib)
     if kind == "mps":
-        _StorageBase.mps = move  # torch.load asks for it by this name
+        builds.StorageBase.mps = move  # torch.load asks for it by this name
 
 
 def _share_between_processes(lib: Library) -> None:
@@ -56,14 +56,14 @@ def _share_between_processes(lib: Library) -> None:
     def share(self: torch.UntypedStorage) -> tuple[Any, ...]:
         home = shared.get(self.data_ptr())
         if home is None:
-            home = torch.UntypedStorage._new_using_filename_cpu(self.nbytes())
+            home = builds.new_shared_memory(self.nbytes())
             home.copy_(self.cpu())
             lib.call("adopt", self._cdata, home._cdata)
             shared[self.data_ptr()] = home
-        return (self.device.index, home._share_filename_cpu_(), self.nbytes(), 0, b"", 0, b"", False)
+        return (self.device.index, builds.handle_of(home), self.nbytes(), 0, b"", 0, b"", False)
 
     def attach(cls: type, device: int, handle: tuple[Any, ...], size: int, *_: Any) -> torch.UntypedStorage:
-        home = torch.UntypedStorage._new_shared_filename_cpu(*handle)
+        home = builds.shared_memory_at(handle)
         attached = new_storage(0, torch.device("cuda", device))
         lib.call("adopt", attached._cdata, home._cdata)
         return attached
@@ -71,6 +71,4 @@ def _share_between_processes(lib: Library) -> None:
     def release(cls: type, *_: Any, **__: Any) -> None:
         """Shared memory counts its users itself."""
 
-    torch.UntypedStorage._share_cuda_ = share
-    torch.UntypedStorage._new_shared_cuda = classmethod(attach)
-    torch.UntypedStorage._release_ipc_counter_cuda = classmethod(release)
+    builds.share_between_processes(share, attach, release)
