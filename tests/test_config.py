@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 import torchdevice
-from torchdevice.config import resolve_config
+from torchdevice.config import data_folder, resolve_config
 
 
 def test_arguments_win_over_environment_over_defaults() -> None:
@@ -51,3 +54,23 @@ def test_bad_values_name_the_allowed_ones(environ: dict[str, str], allowed: str)
 def test_a_setting_that_is_no_string_is_refused() -> None:
     with pytest.raises(torchdevice.ConfigError, match="is a string"):
         resolve_config(policy=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "folder"),
+    [
+        ({}, "linux", "home/.local/share/torchdevice"),
+        ({"XDG_DATA_HOME": "data"}, "linux", "data/torchdevice"),
+        ({"XDG_DATA_HOME": "data"}, "darwin", "home/Library/Application Support/torchdevice"),
+        ({"XDG_DATA_HOME": "data", "TORCHDEVICE_CACHE": "mine"}, "linux", "mine"),
+    ],
+)
+def test_where_what_a_user_wrote_is_kept(
+    environ: dict[str, str], platform: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_DATA_HOME", "TORCHDEVICE_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"HOME": "home", **environ}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert data_folder() == Path(folder)

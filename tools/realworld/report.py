@@ -95,7 +95,7 @@ def _programs(results: Results) -> str:
     ]
     for program in table.PROGRAMS:
         rows = [results.rows.get((program.name, mode.name)) for mode in shown]
-        versions = next((row["versions"] for row in rows if row), {})
+        versions: dict[str, str] = next((row["versions"] for row in rows if row), {})
         packages = ", ".join(f"{name} {versions.get(name, '?')}" for name in program.packages or ("torch",))
         link = f"[{program.name}](../tools/realworld/programs/{program.name}.py)"
         lines.append(f"| {link} | {packages} | {_cell(program.purpose)} | {' | '.join(map(_verdict, rows))} |")
