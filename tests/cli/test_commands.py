@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.harness import python
 from torchdevice import __version__
+from torchdevice.answers import asked
 from torchdevice.cli import COMMANDS, doctor, main
 
 
@@ -138,3 +139,13 @@ def test_env_tells_versions_and_settings_but_no_paths(
     assert "TORCHDEVICE_POLICY   portable" in out
     assert "torch built for" in out
     assert "somebody" not in out
+
+
+def test_doctor_lists_what_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [check.status for check in doctor.questions()] == [doctor.OK]
+    monkeypatch.setattr(asked, "unanswered_names", lambda: tuple(f"_cuda_new{n}" for n in range(7)))
+    (check,) = doctor.questions()
+    assert check.status == doctor.WARN
+    assert "7 names" in check.detail
+    assert "_cuda_new0" in check.detail
+    assert "and 2 more" in check.detail

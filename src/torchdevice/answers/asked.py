@@ -48,6 +48,7 @@ def names_in(source: str) -> Iterator[str]:
         yield from (name for name in found if _ASKED.fullmatch(name))
 
 
+@functools.cache
 def asked_names(folder: Path = Path(TORCH_FOLDER)) -> dict[str, set[str]]:
     """Each name that torch asks for, with the files that do."""
     found: dict[str, set[str]] = {}

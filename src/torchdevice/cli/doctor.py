@@ -53,6 +53,23 @@ def torch_build() -> Iterator[Check]:
         yield Check("torch", OK, detail)
 
 
+def questions() -> Iterator[Check]:
+    """Functions that this torch asks for and that have no answer; torch may be newer than the table of answers."""
+    from torchdevice.answers.asked import asked_names, unanswered_names
+
+    missing = unanswered_names()
+    if missing:
+        shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        yield Check(
+            "answers",
+            WARN,
+            f"this torch asks torch._C for {len(missing)} names that have no answer: {shown}",
+            "a call that needs one raises an error that names it; use a torch that was tested, or report it",
+        )
+    else:
+        yield Check("answers", OK, f"all {len(asked_names())} names that torch asks about devices are known")
+
+
 def accelerators() -> Iterator[Check]:
     """What requests will be sent to."""
     from torchdevice.policy.hosts import this_host
@@ -211,6 +228,7 @@ def _smoke(name: str, code: str, environment: dict[str, str], detail: str) -> Ch
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     python,
     torch_build,
+    questions,
     accelerators,
     installation,
     settings,
