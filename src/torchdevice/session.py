@@ -364,9 +364,9 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 
 
 def _note_staged(operator: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:
-    from torchdevice import fallback  # loaded already: only a host with an accelerator stages
+    from torchdevice.fallback import route  # loaded already: only a host with an accelerator stages
 
-    fallback.ledger.add(operator, "cpu", "gloo reads the CPU's memory only", dtypes, seconds, moved)
+    route.note(operator, "cpu", "gloo reads the CPU's memory only", dtypes, seconds, moved)
 
 
 def _worker_replacement(config: Config) -> Iterator[Replacement]:

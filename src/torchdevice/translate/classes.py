@@ -93,7 +93,7 @@ def stand_in(
 def device_class(real: type, path: str, translator: Translator) -> StandInType:
     """`torch.device`. Devices cannot change, so those that are decided once are shared."""
     settled = translator.settled
-    places = translator.places
+    places = translator.ledger.places
 
     class DeviceType(StandInType):
         """Making a device costs torch little, so the known cases of `Translator.translate` are inlined here."""

@@ -16,7 +16,7 @@ import torch
 
 from torchdevice._torch.core import RealDevice, RealTensor, place_storage, untyped_of
 from torchdevice.errors import TorchDeviceWarning
-from torchdevice.ledger import Changed, Site
+from torchdevice.ledger import Changed
 from torchdevice.policy.dtypes import dtype_on, refused_dtype
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.engine import Function, dress
@@ -78,20 +78,15 @@ def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
     """Count the place and warn of it once."""
     frame = user_frame(sys._getframe(1), translator.roles)
     asked, became = str(wide).removeprefix("torch."), str(given).removeprefix("torch.")
-    key = (id(frame.f_code), frame.f_lasti, path, asked, became)
-    counter = translator.ledger.counter(key)
-    if counter is None:
-        site = Site(frame.f_code.co_filename, frame.f_lineno)
-        reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.float64})"
-        counter = translator.ledger.open(key, frame.f_code, Changed(path, asked, became, reason, site))
+    reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.float64})"
+    if translator.ledger.count(frame, (path, asked, became), lambda site: Changed(path, asked, became, reason, site)):
         warnings.warn_explicit(
             f"{path} asked for {asked}; {reason}, so it became {became}.\n"
             "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error refuses them",
             TorchDeviceWarning,
-            site.file,
-            site.line,
+            frame.f_code.co_filename,
+            frame.f_lineno,
         )
-    next(counter)
 
 
 def blocking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from torchdevice._torch.core import RealDevice, has_device_context
-from torchdevice.ledger import Key, Ledger, Redirect, Site, renew_after_fork
+from torchdevice.ledger import Key, Ledger, Redirect, renew_after_fork
 from torchdevice.policy.hosts import Host, is_accelerator
 from torchdevice.policy.resolve import NOTHING, Caller, CpuOverride, Decision, Request, parse, resolve
 from torchdevice.translate import subclasses
@@ -42,8 +42,8 @@ class Route:
 class Translator:
     """Decides and records.
 
-    `settled` maps requests that need neither to their device: wrappers look there first. `places` holds the places
-    in user code that were seen: their counter, what the request becomes, and what would leave it alone.
+    `settled` maps requests that need neither to their device: wrappers look there first. What the ledger remembers of
+    a place in user code is its counter, what the request becomes, and what would leave it alone.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Translator:
         self._lock = threading.Lock()
         renew_after_fork(self, "_lock")
         self._routes: list[dict[object, Route]] = [{} for _ in Caller]  # by Role.slot
-        self.places: dict[Key, tuple[Iterator[int], RealDevice, Callable[[], bool] | None]] = {}
+        self.places: dict[Key, tuple[Iterator[int], RealDevice, Callable[[], bool] | None]] = self.ledger.places
 
     def start(self, host: Host, policy: str) -> None:
         """Take up a host and a policy. The ledger goes on: counts belong to the process until cleared."""
@@ -165,19 +165,18 @@ class Translator:
         if route.given is None or (unless is not None and unless()):
             return asked
         place = user_frame(frame, self.roles) if role.inner else frame
-        code = place.f_code
-        key = (id(code), place.f_lasti, api, asked)
-        counter = self.ledger.counter(key)
-        if counter is None or self.at_first_redirect is not None:
-            site = Site(code.co_filename, place.f_lineno)
-            record = Redirect(api, str(route.request), str(route.given), route.decision.reason, site)
-            counter = self.ledger.open(key, code, record)
+        tally = self.ledger.tally(
+            place,
+            (api, asked, route.given, route.decision.reason),
+            lambda site: Redirect(api, str(route.request), str(route.given), route.decision.reason, site),
+        )
+        if self.at_first_redirect is not None:
             tell, self.at_first_redirect = self.at_first_redirect, None
-            if tell is not None:
-                tell(record)
-        next(counter)
+            tell(tally.record)
+        next(tally.counter)
         if not role.inner and self.host.count == 1 and _is_remembered(asked):
-            self.places[key] = (counter, route.given, unless)
+            key = (id(place.f_code), place.f_lasti, api, asked)
+            self.ledger.remember(tally, key, (tally.counter, route.given, unless))
         return route.given
 
     def _unless(self, request: Request) -> Callable[[], bool] | None:
