@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchdevice import process
@@ -73,7 +73,10 @@ class Session:
         return self._applied is not None
 
     def activate(self, target: str | None = None, policy: str | None = None) -> None:
-        """Start translation. Again with the same settings: nothing happens. With others: `AlreadyActive`."""
+        """Start translation. Again with the same settings: nothing happens. With others: `AlreadyActive`.
+
+        The settings are the arguments and the environment at the moment of the call.
+        """
         config = resolve_config(target=target, policy=policy)
         refuse_without_global_lock()
         with self._lock:
@@ -185,25 +188,28 @@ class Session:
             for wrapper, original in self._replacements.wrapped_builtins():
                 compilers.register_script_builtin(wrapper, original)
 
-    def _register_twins(self) -> None:
+    def _register_twins(self) -> Callable[[], object]:
         fresh = [] if self._twins else [*self._replacements.traced_twins()]
         if self._masked is not None:
             fresh += self._masked.register.traced_twins()
         self._twins += [(wrapper, original) for wrapper, original, _ in fresh]
-        self._undo.append(compilers.rules_on_originals(self._twins))
+        put_back = compilers.rules_on_originals(self._twins)
         for wrapper, _, twin in fresh:
             compilers.trace_as(wrapper, twin)
+        return put_back
 
     def _check_same(self, config: Config) -> None:
-        assert self._config is not None
-        asked = (target_host(config.target, config.source("target")).type, config.policy)
-        running = (self._translator.host.type, self._config.policy)
-        if config.enabled and asked != running:
+        running = self._config
+        assert running is not None
+        asked = replace(config, target=target_host(config.target, config.source("target")).type)
+        there = replace(running, target=self._translator.host.type)
+        others = asked.differences(there)
+        if config.enabled and others:
             raise AlreadyActive(
                 explain_error(
-                    f"activation with target={asked[0]!r}, policy={asked[1]!r} was asked for",
-                    f"translation is already active with target={running[0]!r} ({self._config.source('target')}), "
-                    f"policy={running[1]!r} ({self._config.source('policy')})",
+                    f"activation with {', '.join(f'{name}={getattr(asked, name)!r}' for name in others)} was asked for",
+                    "translation is already active with "
+                    + ", ".join(f"{name}={getattr(there, name)!r} ({running.source(name)})" for name in others),
                     "call torchdevice.deactivate() first, or use `with torchdevice.redirect(...)`",
                 )
             )
