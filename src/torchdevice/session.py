@@ -31,7 +31,7 @@ from torchdevice.reporting.collect import Counts, Report, added
 from torchdevice.translate import loading
 from torchdevice.translate.engine import Applied, Replacement, apply
 from torchdevice.translate.points import Replacements, Skip, resolve_path
-from torchdevice.translate.translator import Translator, translator
+from torchdevice.translate.translator import Situation, Translator, translator
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Session:
         self._lock = threading.RLock()
         self._config: Config | None = None
         self._applied: Applied | None = None
-        self._undo: list[Callable[[], object]] = []
+        self._stack = ExitStack()  # of what is switched on: closing it switches all of it off
         self._lost: tuple[str, ...] = ()
         self._masked: Masquerades | None = None
         self._distributed: Distributed | None = None
@@ -95,16 +95,25 @@ class Session:
     def _start(self, config: Config) -> None:
         host = target_host(config.target, config.source("target"))
         core.default_device_functions()
-        with collector_resting():
+        with collector_resting(), ExitStack() as stack:  # torch is never left half patched
             self._replace(config, host)
+            stack.callback(self._restore)
+            for undo in self._steps(config, host):
+                stack.callback(undo)
+            self._translator.start(self._situation(config, host))
+            stack.callback(self._translator.stop)
+            self._stack = stack.pop_all()
             self._config = config
-            try:
-                self._complete(config, host)
-            except BaseException:  # torch is never left half patched
-                self._stop()
-                raise
-        if is_untouched(host):
-            self._translator.at_first_decision = functools.partial(self._look_again, os.environ.get(VISIBLE_GPUS))
+
+    def _situation(self, config: Config, host: Host) -> Situation:
+        look_again = functools.partial(self._look_again, os.environ.get(VISIBLE_GPUS))
+        return Situation(
+            host,
+            config.policy,
+            config.float64,
+            at_first_decision=look_again if is_untouched(host) else None,
+            at_first_redirect=process.say_lost if host.lost else None,
+        )
 
     def _look_again(self, visible: str | None) -> None:
         """A script may choose its GPUs, or none, until it uses one."""
@@ -115,39 +124,39 @@ class Session:
                 self._start(config)
 
     def _replace(self, config: Config, host: Host) -> None:
-        """Translate for a host from now on; all of it, or nothing."""
-        self._translator.start(host, config.policy)
-        self._translator.float64 = config.float64
-        try:
-            replacements = [*self._replacements.select(self._translator.fills, lacks_dtypes(host.type))]
-            if config.masquerade:
-                replacements += self._masquerades().select(host, config.device_count)
-                replacements += self._process_groups().select(host, config.device_count)
-            self._applied = apply([*replacements, *_worker_replacement(config)])
-        except BaseException:
-            self._translator.stop()
-            raise
-        self._translator.at_first_redirect = process.say_lost if host.lost else None
+        """Put in place what a host needs; all of it, or nothing. It passes everything through until the start."""
+        filling = self._situation(config, host).fills
+        replacements = [*self._replacements.select(filling, lacks_dtypes(host.type))]
+        if config.masquerade:
+            replacements += self._masquerades().select(host, config.device_count)
+            replacements += self._process_groups().select(host, config.device_count)
+        self._applied = apply([*replacements, *_worker_replacement(config)])
 
-    def _complete(self, config: Config, host: Host) -> None:
-        """What goes with the replacements; each step leaves its undo."""
+    def _restore(self) -> None:
+        assert self._applied is not None
+        self._lost = self._applied.undo()
+        self._applied = None
+
+    def _steps(self, config: Config, host: Host) -> Iterator[Callable[[], object]]:
+        """What goes with the replacements: each step, when it is done, gives its undo."""
         if config.masquerade:
-            self._undo += self._masquerades().start(host)
-            self._undo += self._process_groups().start()
-        self._undo += loading.start(self._translator)
+            masked, groups = self._masquerades(), self._process_groups()
+            yield masked.stop
+            yield from masked.start(host)
+            yield groups.stop
+            yield from groups.start()
+        yield from loading.start(self._translator)
         self._register_builtins()
-        self._undo.append(compilers.when_dynamo_is_imported(self._register_twins))
+        yield compilers.when_dynamo_is_imported(self._register_twins)
         core.weights_only_cache_clear()
-        self._undo.append(core.weights_only_cache_clear)
-        self._undo.append(log.set_up(config))
-        heard = ExitStack()
-        self._undo.append(heard.close)
-        heard.enter_context(self._translator.ledger.listening(log.redirected))
+        yield core.weights_only_cache_clear
+        yield log.set_up(config)
+        yield _entered(self._translator.ledger.listening(log.redirected))
         if config.masquerade:
-            heard.enter_context(self._masquerades().register.ledger.listening(log.answered))
-        self._undo.append(export(config, host.type))
+            yield _entered(self._masquerades().register.ledger.listening(log.answered))
+        yield export(config, host.type)
         if host.accelerated:
-            self._undo.append(_covered(config, host))
+            yield _covered(config, host)
 
     def _masquerades(self) -> Masquerades:
         """Answers for the namespaces of devices that are not here; built by the first activation."""
@@ -162,19 +171,8 @@ class Session:
         return self._distributed
 
     def _stop(self) -> None:
-        assert self._applied is not None
-        self._translator.stop()
-        if self._distributed is not None:
-            self._distributed.stop()
-        if self._masked is not None:
-            self._masked.stop()
-        self._lost = self._applied.undo()
-        self._applied = None
         self._config = None
-        with ExitStack() as steps:  # one that fails does not keep the others from running
-            for undo in self._undo:
-                steps.callback(undo)
-            self._undo = []
+        self._stack.close()  # a step that fails does not keep the others from being undone
         if self._lost:
             warnings.warn(
                 f"torchdevice: {', '.join(self._lost)} had been replaced by somebody else and was left as it is",
@@ -303,7 +301,7 @@ class Session:
             if self._config is None:
                 self.activate(target="cpu", policy=config.policy)
             else:
-                self._translator.start(Host("cpu"), self._config.policy)
+                self._translator.start(self._situation(self._config, Host("cpu")))
 
     def _in_forked_child(self) -> None:
         """A child that cannot use its parent's accelerator stays on the CPU.
@@ -316,8 +314,10 @@ class Session:
         about_cuda = lost == "cuda" and not self.simulated() and not self._translator.has_asked_beyond(lost)
         if about_cuda and core.forked_as_worker():
             return  # it is confined to the CPU when it begins, and torch.cuda is torch's own: nothing to exchange
+        host = Host("cpu", lost=lost)
         self._applied.undo()
-        self._replace(self._config, Host("cpu", lost=lost))
+        self._replace(self._config, host)
+        self._translator.start(self._situation(self._config, host))
 
 
 class _Redirected(ContextDecorator, AbstractContextManager[None]):
@@ -358,6 +358,13 @@ def activate_or_warn() -> None:
         warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
         with without_settings():
             session.activate()
+
+
+def _entered(context: AbstractContextManager[object]) -> Callable[[], object]:
+    """Enter a context; the undo leaves it."""
+    stack = ExitStack()
+    stack.enter_context(context)
+    return stack.close
 
 
 def _covered(config: Config, host: Host) -> Callable[[], None]:

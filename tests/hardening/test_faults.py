@@ -72,7 +72,7 @@ def test_a_replacement_that_fails_takes_back_those_before_it(number: int, monkey
 def test_an_undo_that_fails_does_not_keep_the_others_from_running() -> None:
     before = snapshot()
     torchdevice.activate()
-    session_module.session._undo.append(failing)
+    session_module.session._stack.callback(failing)
     with pytest.raises(InjectedError):
         torchdevice.deactivate()
     assert not torchdevice.is_active()

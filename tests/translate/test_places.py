@@ -17,7 +17,7 @@ from torchdevice._torch.core import TORCH_FOLDER
 from torchdevice.ledger import Ledger, Redirect
 from torchdevice.policy.hosts import Host
 from torchdevice.session import session
-from torchdevice.translate.translator import Translator
+from torchdevice.translate.translator import Situation, Translator
 
 MADE = 1_000
 
@@ -31,7 +31,7 @@ def _few_places(monkeypatch: pytest.MonkeyPatch) -> None:
 def translator() -> Iterator[Translator]:
     """One of its own, on an accelerator that takes every request."""
     made = Translator()
-    made.start(Host("mps"), "accelerate")
+    made.start(Situation(Host("mps")))
     yield made
     made.stop()
 
@@ -85,6 +85,6 @@ def test_one_place_and_two_targets_are_two_records(translator: Translator) -> No
         return translator.translate("cuda", "torch.zeros", depth=0)
 
     ask()
-    translator.start(Host("xpu"), "accelerate")
+    translator.start(Situation(Host("xpu")))
     ask()
     assert [record.given for record in translator.ledger.totals()] == ["mps:0", "xpu:0"]
