@@ -187,3 +187,26 @@ def test_tensor_subclasses() -> None:
     assert type(torch.ones_like(x, device="cuda")) is Logged
     assert torchdevice.original("torch.ones_like") in Logged.seen
     assert torchdevice.original("torch.Tensor.to") in Logged.seen
+
+
+LEFT_BEHIND = """
+import torch, torchdevice
+if {loaded}:
+    import torch._dynamo
+    before = list(torch._dynamo.trace_rules.SKIP_DIRS)
+for _ in range(2):
+    with torchdevice.redirect(target="cpu"):
+        import torch._dynamo
+        from torch._dynamo import trace_rules
+        assert sum("torchdevice" in each for each in trace_rules.SKIP_DIRS) == 1
+        assert "torchdevice" in trace_rules.SKIP_DIRS_RE.pattern
+    assert not [each for each in trace_rules.SKIP_DIRS if "torchdevice" in each]
+    assert "torchdevice" not in trace_rules.SKIP_DIRS_RE.pattern
+if {loaded}:
+    assert trace_rules.SKIP_DIRS == before
+"""
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_the_compilers_list_of_what_to_skip_is_put_back(loaded: bool, python: Callable[..., Any]) -> None:
+    python(LEFT_BEHIND.format(loaded=loaded))

@@ -1,29 +1,39 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from torchdevice import ledger as module
 from torchdevice.errors import TorchDeviceWarning
-from torchdevice.fallback import records
-from torchdevice.ledger import Ledger, Redirect, Site
-
-CODE = (lambda: None).__code__
+from torchdevice.ledger import Fallback, FallbackTotals, Ledger, Redirect, Site
 
 
 def record(line: int) -> Redirect:
     return Redirect("torch.zeros", "cuda", "cpu", "no cuda here", Site("script.py", line))
 
 
+def count(ledger: Ledger[Redirect], about: object, line: int) -> bool:
+    return ledger.count(sys._getframe(), (about,), lambda site: record(line))
+
+
 def test_listeners_hear_of_a_place_once() -> None:
     ledger, heard = Ledger(), []
     with ledger.listening(heard.append):
-        for _ in range(3):
-            next(ledger.counter(("a",)) or ledger.open(("a",), CODE, record(1)))
-    ledger.open(("b",), CODE, record(2))
+        assert [count(ledger, "a", 1) for _ in range(3)] == [True, False, False]
+    count(ledger, "b", 2)
     assert heard == [record(1)]
-    assert ledger.totals()[record(1)] == 3
+    assert ledger.totals() == {record(1): 3, record(2): 1}
+
+
+def test_what_has_no_line_of_code_is_counted_once() -> None:
+    ledger, heard = Ledger(), []
+    with ledger.listening(heard.append):
+        for _ in range(3):
+            ledger.enter(record(1))
+    assert heard == [record(1)]
+    assert ledger.totals() == {record(1): 1}
 
 
 def test_a_listener_that_raises_is_dropped_with_one_warning() -> None:
@@ -32,37 +42,38 @@ def test_a_listener_that_raises_is_dropped_with_one_warning() -> None:
     def broken(_: Redirect) -> None:
         raise ValueError("no")
 
-    ledger.listen(broken)
-    with pytest.warns(TorchDeviceWarning, match="dropped"):
-        ledger.open(("a",), CODE, record(1))
-    ledger.open(("b",), CODE, record(2))
+    with ledger.listening(broken):
+        with pytest.warns(TorchDeviceWarning, match="dropped"):
+            count(ledger, "a", 1)
+        count(ledger, "b", 2)
 
 
 def test_memory_stays_flat_and_counts_exact_when_places_keep_changing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FOLD_BEYOND", 10)
     ledger = Ledger()
     for number in range(1000):
-        next(ledger.open((number,), CODE, record(number % 7)))
+        count(ledger, number, number % 7)
     assert len(ledger._tallies) <= 10
     assert sum(ledger.totals().values()) == 1000
     assert len(ledger.totals()) == 7
 
 
-def test_fallbacks_are_folded_too_and_their_listener_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "FOLD_BEYOND", 10)
-    ledger = records.FallbackLedger()
-    ledger.listener = int  # no record is a number
-    lines = "\n".join(f"add('aten::mode', 'cpu', 'why', ('d{n % 7}',), 0.5, 8)" for n in range(100))
-    with pytest.warns(TorchDeviceWarning, match="dropped") as caught:
-        exec(compile(lines.replace("\n", ";"), "made.py", "exec"), {"add": ledger.add})
-    assert len(caught) == 1
-    assert len(ledger._entries) <= 10
-    totals = ledger.totals()
-    assert len(totals) == 7
-    assert sum(each.calls for each in totals.values()) == 100
-    assert sum(each.bytes for each in totals.values()) == 800
+def test_what_was_measured_is_folded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FOLD_BEYOND", 10)
+    ledger: Ledger[Fallback] = Ledger()
+    for number in range(100):
+        dtypes = (f"d{number % 4}",)
+        ledger.measure(
+            sys._getframe(),
+            (number,),
+            lambda site, dtypes=dtypes: Fallback("aten::mode", "cpu", "why", dtypes, site),
+            seconds=0.5,
+            moved=8,
+        )
+    assert len(ledger._tallies) <= 10
+    assert [*ledger.measured().values()] == [FallbackTotals(25, 12.5, 200)] * 4
     ledger.clear()
-    assert ledger.totals() == {}
+    assert ledger.measured() == {}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")

@@ -17,6 +17,7 @@ import torch
 
 import torchdevice
 from torchdevice import translate
+from torchdevice.config import Config
 from torchdevice.session import session
 
 OWNERS = (
@@ -124,6 +125,34 @@ def test_both_are_idempotent_and_other_settings_are_refused() -> None:
     torchdevice.deactivate()
     torchdevice.deactivate()
     assert not torchdevice.is_active()
+
+
+OTHER_SETTINGS = {
+    "TORCHDEVICE_POLICY": ("portable", "policy='portable'"),
+    "TORCHDEVICE_FALLBACK": ("off", "fallback='off'"),
+    "TORCHDEVICE_FLOAT64": ("error", "float64='error'"),
+    "TORCHDEVICE_DEVICE_COUNT": ("3", "device_count=3"),
+    "TORCHDEVICE_MASQUERADE": ("0", "masquerade=False"),
+    "TORCHDEVICE_LOG_LEVEL": ("ERROR", "log_level='ERROR'"),
+}
+
+
+@pytest.mark.parametrize("variable", OTHER_SETTINGS)
+def test_every_setting_that_differs_is_refused_by_name(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    value, named = OTHER_SETTINGS[variable]
+    torchdevice.activate()
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(torchdevice.AlreadyActive) as refused:
+        torchdevice.activate()
+    assert f"activation with {named} was asked for" in str(refused.value)
+    assert f"already active with {named.partition('=')[0]}=" in str(refused.value)
+    torchdevice.deactivate()
+    torchdevice.activate()
+
+
+def test_every_setting_is_compared() -> None:
+    compared = {"target"} | {named.partition("=")[0] for _, named in OTHER_SETTINGS.values()}
+    assert compared == Config().all_sources().keys() - {"enabled"}
 
 
 @pytest.mark.parametrize(

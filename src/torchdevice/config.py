@@ -66,6 +66,11 @@ class Config:
         """Where the value of the field `name` came from: "argument", the variable's name, or "default"."""
         return self.sources.get(name, "default")
 
+    def differences(self, other: Config) -> list[str]:
+        """The settings that have another value in `other`."""
+        names = [each.name for each in fields(self) if each.compare]
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
     def all_sources(self) -> dict[str, str]:
         """The same for every field."""
         return {each.name: self.source(each.name) for each in fields(self) if each.name != "sources"}

@@ -1,4 +1,4 @@
-"""Records of what was changed, how they are counted, and who hears of them.
+"""Records of what was changed, how they are counted, what is remembered of a place, and who hears of them.
 
 A record is built once per place (call site, API, request); after that a call costs one atomic count. Nothing here
 formats or prints: see `reporting`.
@@ -15,8 +15,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType
-from typing import Generic, Protocol, TypeVar
+from types import CodeType, FrameType
+from typing import Any, Generic, Protocol, TypeVar
 
 from torchdevice.errors import TorchDeviceWarning
 
@@ -94,12 +94,9 @@ class Record(Protocol):
     """What every record has."""
 
     @property
-    def api(self) -> str: ...
-    @property
     def site(self) -> Site: ...
 
 
-T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 Listener = Callable[[R], None]
 Key = tuple[object, ...]
@@ -122,7 +119,7 @@ def renew_after_fork(owner: object, attribute: str) -> None:
         os.register_at_fork(after_in_child=renew)
 
 
-def told(listener: Callable[[T], None], record: T) -> bool:
+def _told(listener: Listener[R], record: R) -> bool:
     """Tell a listener; False if it raised, which costs one warning, and it should be dropped."""
     if sys.is_finalizing():  # modules are being taken down, the listener's own among them
         return True
@@ -136,57 +133,108 @@ def told(listener: Callable[[T], None], record: T) -> bool:
     return True
 
 
-class _Tally(Generic[R]):
+class Tally(Generic[R]):
     """One place: its record and an atomic counter (`next` on an `itertools.count` needs no lock)."""
 
-    __slots__ = ("_looks", "code", "counter", "record")
+    __slots__ = ("_code", "_key", "_looks", "_moved", "_seconds", "counter", "record")
 
-    def __init__(self, record: R, code: CodeType) -> None:
+    def __init__(self, record: R, key: Key, code: CodeType) -> None:
         self.record = record
-        self.code = code  # held, so that its identity is not reused while it is a key
         self.counter = itertools.count()
+        self._key = key
+        self._code = code  # held, so that its address is not reused while it is in a key
         self._looks = 0
+        self._seconds = 0.0
+        self._moved = 0
 
-    def total(self) -> int:
-        """The count so far; looking counts too, so earlier looks are taken off."""
-        seen = next(self.counter) - self._looks
+    def totals(self) -> FallbackTotals:
+        """The figures so far; looking counts too, so earlier looks are taken off."""
+        calls = next(self.counter) - self._looks
         self._looks += 1
-        return seen
+        return FallbackTotals(calls, self._seconds, self._moved)
 
 
 class Ledger(Generic[R]):
-    """All records of a session with their counts, and the listeners that hear of each place once."""
+    """All records of one kind with their figures, and the listeners that hear of each place once.
+
+    `places` is what others remember of a place, for those who must find it without a lock by one look-up. Each entry
+    belongs to a tally, and both go together: an address in a key is that of a code object that is alive.
+    """
 
     def __init__(self) -> None:
-        self._tallies: dict[Key, _Tally[R]] = {}
-        self._folded: dict[R, int] = {}
+        self.places: dict[Key, Any] = {}
+        self._tallies: dict[Key, Tally[R]] = {}
+        self._folded: dict[R, FallbackTotals] = {}
         self._lock = threading.Lock()
         self._listeners: list[Listener[R]] = []
         renew_after_fork(self, "_lock")
 
-    def counter(self, key: Key) -> Iterator[int] | None:
-        """The counter of a known place: `next` on it counts a call."""
-        tally = self._tallies.get(key)
-        return None if tally is None else tally.counter
+    def tally(self, frame: FrameType, about: Key, record: Callable[[Site], R]) -> Tally[R]:
+        """The tally of a place: where `frame` is, and what it is about. A new one gets a record; listeners are told."""
+        key = (id(frame.f_code), frame.f_lasti, *about)
+        return self._tallies.get(key) or self._open(key, frame, record)
 
-    def open(self, key: Key, code: CodeType, record: R) -> Iterator[int]:
-        """Enter a new place and tell the listeners; its counter."""
+    def count(self, frame: FrameType, about: Key, record: Callable[[Site], R]) -> bool:
+        """Count a call at a place; whether the place is new."""
+        key = (id(frame.f_code), frame.f_lasti, *about)
+        known = self._tallies.get(key)
+        next((known or self._open(key, frame, record)).counter)
+        return known is None
+
+    def measure(
+        self, frame: FrameType, about: Key, record: Callable[[Site], R], seconds: float = 0.0, moved: int = 0
+    ) -> None:
+        """Count a call at a place that took some time and moved some bytes."""
+        tally = self.tally(frame, about, record)
+        with self._lock:
+            next(tally.counter)
+            tally._seconds += seconds
+            tally._moved += moved
+
+    def enter(self, record: R) -> None:
+        """Count a record that no line of code stands for, once in all."""
+        with self._lock:
+            is_new = record not in self._folded
+            self._folded.setdefault(record, FallbackTotals(1, 0.0, 0))
+        if is_new:
+            self._tell(record)
+
+    def remember(self, tally: Tally[R], key: Key, what: object) -> None:
+        """Put `what` at `places[key]`. An address in `key` must be that of the tally's code."""
+        with self._lock:
+            if self._tallies.get(tally._key) is tally:  # else it was folded meanwhile
+                self.places[key] = what
+
+    def _open(self, key: Key, frame: FrameType, record: Callable[[Site], R]) -> Tally[R]:
+        code = frame.f_code
+        made = Tally(record(Site(code.co_filename, frame.f_lineno)), key, code)
         with self._lock:
             if len(self._tallies) >= FOLD_BEYOND:
-                self._fold()
-            tally = self._tallies.get(key)
-            listeners = () if tally is not None or record in self._folded else tuple(self._listeners)
-            if tally is None:
-                tally = self._tallies[key] = _Tally(record, code)
-        for listener in listeners:
-            if not told(listener, record):
-                self._drop(listener)
-        return tally.counter
+                self._folded = self._sums()
+                self._let_go()
+            tally = self._tallies.setdefault(key, made)
+            is_new = tally is made and made.record not in self._folded
+        if is_new:
+            self._tell(made.record)
+        return tally
 
-    def _fold(self) -> None:
-        for tally in self._tallies.values():
-            self._folded[tally.record] = self._folded.get(tally.record, 0) + tally.total()
+    def _tell(self, record: R) -> None:
+        for listener in tuple(self._listeners):
+            if not _told(listener, record):
+                self._drop(listener)
+
+    def _let_go(self) -> None:
+        """In this order: nobody may find a place after the tally that holds its code is gone."""
+        self.places.clear()
         self._tallies.clear()
+
+    def _sums(self) -> dict[R, FallbackTotals]:
+        """Figures by record: by file and line, which do not grow with code that is made by `exec`."""
+        sums = dict(self._folded)
+        for tally in self._tallies.values():
+            figures, before = tally.totals(), sums.get(tally.record)
+            sums[tally.record] = figures if before is None else before + figures
+        return sums
 
     def _drop(self, listener: Listener[R]) -> None:
         with self._lock:
@@ -196,27 +244,27 @@ class Ledger(Generic[R]):
     @contextmanager
     def listening(self, listener: Listener[R]) -> Iterator[None]:
         """Hear of each new place while inside."""
-        self.listen(listener)
+        with self._lock:
+            self._listeners.append(listener)
         try:
             yield
         finally:
             self._drop(listener)
 
-    def listen(self, listener: Listener[R]) -> None:
-        """Hear of each new place from now on."""
-        with self._lock:
-            self._listeners.append(listener)
-
     def totals(self) -> dict[R, int]:
         """Each record with its number of calls, most frequent first."""
         with self._lock:
-            totals = dict(self._folded)
-            for tally in self._tallies.values():
-                totals[tally.record] = totals.get(tally.record, 0) + tally.total()
-        return dict(sorted(totals.items(), key=lambda item: (-item[1], str(item[0].site), item[0].api)))
+            calls = {record: figures.calls for record, figures in self._sums().items()}
+        return dict(sorted(calls.items(), key=lambda item: (-item[1], str(item[0].site))))
+
+    def measured(self) -> dict[R, FallbackTotals]:
+        """Each record with all its figures, the slowest first."""
+        with self._lock:
+            sums = self._sums()
+        return dict(sorted(sums.items(), key=lambda item: -item[1].seconds))
 
     def clear(self) -> None:
         """Forget all places and counts."""
         with self._lock:
-            self._tallies.clear()
+            self._let_go()
             self._folded.clear()

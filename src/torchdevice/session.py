@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchdevice import process
@@ -31,7 +31,7 @@ from torchdevice.reporting.collect import Counts, Report, added
 from torchdevice.translate import loading
 from torchdevice.translate.engine import Applied, Replacement, apply
 from torchdevice.translate.points import Replacements, Skip, resolve_path
-from torchdevice.translate.translator import Translator, translator
+from torchdevice.translate.translator import Situation, Translator, translator
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Session:
         self._lock = threading.RLock()
         self._config: Config | None = None
         self._applied: Applied | None = None
-        self._undo: list[Callable[[], object]] = []
+        self._stack = ExitStack()  # of what is switched on: closing it switches all of it off
         self._lost: tuple[str, ...] = ()
         self._masked: Masquerades | None = None
         self._distributed: Distributed | None = None
@@ -73,7 +73,10 @@ class Session:
         return self._applied is not None
 
     def activate(self, target: str | None = None, policy: str | None = None) -> None:
-        """Start translation. Again with the same settings: nothing happens. With others: `AlreadyActive`."""
+        """Start translation. Again with the same settings: nothing happens. With others: `AlreadyActive`.
+
+        The settings are the arguments and the environment at the moment of the call.
+        """
         config = resolve_config(target=target, policy=policy)
         refuse_without_global_lock()
         with self._lock:
@@ -92,16 +95,25 @@ class Session:
     def _start(self, config: Config) -> None:
         host = target_host(config.target, config.source("target"))
         core.default_device_functions()
-        with collector_resting():
+        with collector_resting(), ExitStack() as stack:  # torch is never left half patched
             self._replace(config, host)
+            stack.callback(self._restore)
+            for undo in self._steps(config, host):
+                stack.callback(undo)
+            self._translator.start(self._situation(config, host))
+            stack.callback(self._translator.stop)
+            self._stack = stack.pop_all()
             self._config = config
-            try:
-                self._complete(config, host)
-            except BaseException:  # torch is never left half patched
-                self._stop()
-                raise
-        if is_untouched(host):
-            self._translator.at_first_decision = functools.partial(self._look_again, os.environ.get(VISIBLE_GPUS))
+
+    def _situation(self, config: Config, host: Host) -> Situation:
+        look_again = functools.partial(self._look_again, os.environ.get(VISIBLE_GPUS))
+        return Situation(
+            host,
+            config.policy,
+            config.float64,
+            at_first_decision=look_again if is_untouched(host) else None,
+            at_first_redirect=process.say_lost if host.lost else None,
+        )
 
     def _look_again(self, visible: str | None) -> None:
         """A script may choose its GPUs, or none, until it uses one."""
@@ -112,39 +124,39 @@ class Session:
                 self._start(config)
 
     def _replace(self, config: Config, host: Host) -> None:
-        """Translate for a host from now on; all of it, or nothing."""
-        self._translator.start(host, config.policy)
-        self._translator.float64 = config.float64
-        try:
-            replacements = [*self._replacements.select(self._translator.fills, lacks_dtypes(host.type))]
-            if config.masquerade:
-                replacements += self._masquerades().select(host, config.device_count)
-                replacements += self._process_groups().select(host, config.device_count)
-            self._applied = apply([*replacements, *_worker_replacement(config)])
-        except BaseException:
-            self._translator.stop()
-            raise
-        self._translator.at_first_redirect = process.say_lost if host.lost else None
+        """Put in place what a host needs; all of it, or nothing. It passes everything through until the start."""
+        filling = self._situation(config, host).fills
+        replacements = [*self._replacements.select(filling, lacks_dtypes(host.type))]
+        if config.masquerade:
+            replacements += self._masquerades().select(host, config.device_count)
+            replacements += self._process_groups().select(host, config.device_count)
+        self._applied = apply([*replacements, *_worker_replacement(config)])
 
-    def _complete(self, config: Config, host: Host) -> None:
-        """What goes with the replacements; each step leaves its undo."""
+    def _restore(self) -> None:
+        assert self._applied is not None
+        self._lost = self._applied.undo()
+        self._applied = None
+
+    def _steps(self, config: Config, host: Host) -> Iterator[Callable[[], object]]:
+        """What goes with the replacements: each step, when it is done, gives its undo."""
         if config.masquerade:
-            self._undo += self._masquerades().start(host)
-            self._undo += self._process_groups().start()
-        self._undo += loading.start(self._translator)
+            masked, groups = self._masquerades(), self._process_groups()
+            yield masked.stop
+            yield from masked.start(host)
+            yield groups.stop
+            yield from groups.start()
+        yield from loading.start(self._translator)
         self._register_builtins()
-        self._undo.append(compilers.when_dynamo_is_imported(self._register_twins))
+        yield compilers.when_dynamo_is_imported(self._register_twins)
         core.weights_only_cache_clear()
-        self._undo.append(core.weights_only_cache_clear)
-        self._undo.append(log.set_up(config))
-        heard = ExitStack()
-        self._undo.append(heard.close)
-        heard.enter_context(self._translator.ledger.listening(log.redirected))
+        yield core.weights_only_cache_clear
+        yield log.set_up(config)
+        yield _entered(self._translator.ledger.listening(log.redirected))
         if config.masquerade:
-            heard.enter_context(self._masquerades().register.ledger.listening(log.answered))
-        self._undo.append(export(config, host.type))
+            yield _entered(self._masquerades().register.ledger.listening(log.answered))
+        yield export(config, host.type)
         if host.accelerated:
-            self._undo.append(_covered(config, host))
+            yield _covered(config, host)
 
     def _masquerades(self) -> Masquerades:
         """Answers for the namespaces of devices that are not here; built by the first activation."""
@@ -159,19 +171,8 @@ class Session:
         return self._distributed
 
     def _stop(self) -> None:
-        assert self._applied is not None
-        self._translator.stop()
-        if self._distributed is not None:
-            self._distributed.stop()
-        if self._masked is not None:
-            self._masked.stop()
-        self._lost = self._applied.undo()
-        self._applied = None
         self._config = None
-        with ExitStack() as steps:  # one that fails does not keep the others from running
-            for undo in self._undo:
-                steps.callback(undo)
-            self._undo = []
+        self._stack.close()  # a step that fails does not keep the others from being undone
         if self._lost:
             warnings.warn(
                 f"torchdevice: {', '.join(self._lost)} had been replaced by somebody else and was left as it is",
@@ -185,25 +186,28 @@ class Session:
             for wrapper, original in self._replacements.wrapped_builtins():
                 compilers.register_script_builtin(wrapper, original)
 
-    def _register_twins(self) -> None:
+    def _register_twins(self) -> Callable[[], object]:
         fresh = [] if self._twins else [*self._replacements.traced_twins()]
         if self._masked is not None:
             fresh += self._masked.register.traced_twins()
         self._twins += [(wrapper, original) for wrapper, original, _ in fresh]
-        self._undo.append(compilers.rules_on_originals(self._twins))
+        put_back = compilers.rules_on_originals(self._twins)
         for wrapper, _, twin in fresh:
             compilers.trace_as(wrapper, twin)
+        return put_back
 
     def _check_same(self, config: Config) -> None:
-        assert self._config is not None
-        asked = (target_host(config.target, config.source("target")).type, config.policy)
-        running = (self._translator.host.type, self._config.policy)
-        if config.enabled and asked != running:
+        running = self._config
+        assert running is not None
+        asked = replace(config, target=target_host(config.target, config.source("target")).type)
+        there = replace(running, target=self._translator.host.type)
+        others = asked.differences(there)
+        if config.enabled and others:
             raise AlreadyActive(
                 explain_error(
-                    f"activation with target={asked[0]!r}, policy={asked[1]!r} was asked for",
-                    f"translation is already active with target={running[0]!r} ({self._config.source('target')}), "
-                    f"policy={running[1]!r} ({self._config.source('policy')})",
+                    f"activation with {', '.join(f'{name}={getattr(asked, name)!r}' for name in others)} was asked for",
+                    "translation is already active with "
+                    + ", ".join(f"{name}={getattr(there, name)!r} ({running.source(name)})" for name in others),
                     "call torchdevice.deactivate() first, or use `with torchdevice.redirect(...)`",
                 )
             )
@@ -297,7 +301,7 @@ class Session:
             if self._config is None:
                 self.activate(target="cpu", policy=config.policy)
             else:
-                self._translator.start(Host("cpu"), self._config.policy)
+                self._translator.start(self._situation(self._config, Host("cpu")))
 
     def _in_forked_child(self) -> None:
         """A child that cannot use its parent's accelerator stays on the CPU.
@@ -310,8 +314,10 @@ class Session:
         about_cuda = lost == "cuda" and not self.simulated() and not self._translator.has_asked_beyond(lost)
         if about_cuda and core.forked_as_worker():
             return  # it is confined to the CPU when it begins, and torch.cuda is torch's own: nothing to exchange
+        host = Host("cpu", lost=lost)
         self._applied.undo()
-        self._replace(self._config, Host("cpu", lost=lost))
+        self._replace(self._config, host)
+        self._translator.start(self._situation(self._config, host))
 
 
 class _Redirected(ContextDecorator, AbstractContextManager[None]):
@@ -354,6 +360,13 @@ def activate_or_warn() -> None:
             session.activate()
 
 
+def _entered(context: AbstractContextManager[object]) -> Callable[[], object]:
+    """Enter a context; the undo leaves it."""
+    stack = ExitStack()
+    stack.enter_context(context)
+    return stack.close
+
+
 def _covered(config: Config, host: Host) -> Callable[[], None]:
     """Operators that the target lacks run elsewhere from now on; the undo takes that back."""
     from torchdevice import fallback, virtual  # only a host with an accelerator needs them
@@ -364,9 +377,9 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 
 
 def _note_staged(operator: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:
-    from torchdevice import fallback  # loaded already: only a host with an accelerator stages
+    from torchdevice.fallback import route  # loaded already: only a host with an accelerator stages
 
-    fallback.ledger.add(operator, "cpu", "gloo reads the CPU's memory only", dtypes, seconds, moved)
+    route.note(operator, "cpu", "gloo reads the CPU's memory only", dtypes, seconds, moved)
 
 
 def _worker_replacement(config: Config) -> Iterator[Replacement]:

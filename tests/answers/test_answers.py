@@ -74,7 +74,6 @@ def test_suspended_and_after_deactivation_it_is_plain_torch() -> None:
 
 def test_answers_are_counted_per_place() -> None:
     session._masked.register.ledger.clear()  # type: ignore[union-attr]
-    session._masked.register.places.clear()  # type: ignore[union-attr]
     for _ in range(3):
         torch.cuda.synchronize()
     torch.cuda.Stream()

@@ -33,8 +33,8 @@ STEPS: dict[str, tuple[Any, str]] = {
     "masquerade": (Masquerades, "start"),
     "logging": (session_module.log, "set_up"),
     "environment": (session_module, "export"),
-    "dynamo": (session_module.compat_compilers, "when_dynamo_is_imported"),
-    "weights_only": (session_module.compat, "weights_only_cache_clear"),
+    "dynamo": (session_module.compilers, "when_dynamo_is_imported"),
+    "weights_only": (session_module.core, "weights_only_cache_clear"),
     "workers": (session_module, "_worker_replacement"),
 }
 
@@ -72,7 +72,7 @@ def test_a_replacement_that_fails_takes_back_those_before_it(number: int, monkey
 def test_an_undo_that_fails_does_not_keep_the_others_from_running() -> None:
     before = snapshot()
     torchdevice.activate()
-    session_module.session._undo.append(failing)
+    session_module.session._stack.callback(failing)
     with pytest.raises(InjectedError):
         torchdevice.deactivate()
     assert not torchdevice.is_active()

@@ -93,7 +93,10 @@ def test_indices_on_several_devices(request_: object, host: str | Host, device: 
     assert torchdevice.explain(request_, host=host).device == torch.device(device)
 
 
-@pytest.mark.parametrize("caller", list(Caller))
+MAKERS = [caller for caller in Caller if caller is not Caller.NAMING]
+
+
+@pytest.mark.parametrize("caller", MAKERS)
 def test_who_asks_matters_for_none_and_cpu_only(caller: Caller) -> None:
     host = Host("mps")
     none, cpu, cuda = (resolve(parse(request), host, caller=caller) for request in (None, "cpu", "cuda"))
@@ -129,7 +132,15 @@ hosts = st.one_of(
 )
 
 
-@given(requests, hosts, st.sampled_from(["accelerate", "portable"]), st.booleans(), st.sampled_from(list(Caller)))
+@given(requests.filter(lambda request: request != "cpu:-1"), hosts, st.sampled_from(["accelerate", "portable"]))
+def test_what_torch_only_names_is_left_as_it_is(request: object, host: Host, policy: str) -> None:
+    asked = parse(request)
+    decision = resolve(asked, host, policy, caller=Caller.NAMING)
+    assert not decision.redirected
+    assert str(decision.device) == ("cpu" if request is None else str(asked))
+
+
+@given(requests, hosts, st.sampled_from(["accelerate", "portable"]), st.booleans(), st.sampled_from(MAKERS))
 def test_no_request_ends_on_a_device_that_the_host_lacks(
     request: object, host: Host, policy: str, override: bool, caller: Caller
 ) -> None:

@@ -54,7 +54,7 @@ def parse_schema(text: str) -> Any:
     return torch._C.parse_schema(text)
 
 
-def when_dynamo_is_imported(action: Callable[[], None]) -> Undo:
+def when_dynamo_is_imported(action: Callable[[], Undo | None]) -> Undo:
     """Run `action` now if torch's compiler front end is loaded, else when it first is (importing it takes a second).
 
     Expiry: `torch.compiler.substitute_in_graph` working without importing the compiler.

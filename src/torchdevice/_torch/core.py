@@ -22,7 +22,7 @@ from torch.utils import _device as _default_device
 from torch.utils import _python_dispatch as _dispatch
 from torch.utils.data import dataloader
 
-Undo = Callable[[], None]
+Undo = Callable[[], object]
 
 # Bound before anything is patched: `torch.device` itself is replaced while a session is active.
 RealDevice = torch.device

@@ -5,13 +5,14 @@ Importing this loads torch.distributed, which `import torch` has loaded already.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from torchdevice._torch.core import Undo
 
 # What waits for a collective, and who makes groups, meshes and launches workers. Expiry: none of them has another name.
 WORK_WAIT = "torch.distributed.Work.wait"
@@ -76,16 +77,21 @@ def overriding(register: Callable[..., None], *args: Any, **kwargs: Any) -> None
         register(*args, **kwargs)
 
 
-@functools.cache
-def leave_untraced(package: str) -> None:
+def leave_untraced(package: str) -> Undo:
     """Make torch's compiler run the functions of a package as they are, also under code that it has compiled.
 
-    Once a process: torch adds the package again at each call, and compiles all of its rules anew.
     Expiry: kernels of operators that the compiler never looks into.
     """
     from torch._dynamo import trace_rules
 
     trace_rules.add(package)
+    added = trace_rules.SKIP_DIRS[-1]
+
+    def put_back() -> None:
+        trace_rules.SKIP_DIRS.remove(added)
+        trace_rules._recompile_re()
+
+    return put_back
 
 
 def under_another_backend_name(function: Any, kind: Callable[[], str]) -> Any:

@@ -7,15 +7,16 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from types import ModuleType
 
-Undo = Callable[[], None]
+Undo = Callable[[], object]
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
     """Runs an action once, right after a module has been imported for the first time."""
 
-    def __init__(self, module: str, action: Callable[[], None]) -> None:
+    def __init__(self, module: str, action: Callable[[], object]) -> None:
         self._module = module
         self._action = action
         self._searching = False
@@ -47,15 +48,24 @@ class _AfterImport(importlib.abc.MetaPathFinder):
             sys.meta_path.remove(self)
 
 
-def when_imported(name: str, last: str, action: Callable[[], None]) -> Undo:
+def when_imported(name: str, last: str, action: Callable[[], Undo | None]) -> Undo:
     """Run `action` now if a module is loaded (as told by `last`, a name that it defines late), else when it first is.
 
-    Without `last`, a module that is still being loaded counts as loaded.
+    Without `last`, a module that is still being loaded counts as loaded. The undo ends the wait, and calls the undo
+    that `action` has returned.
     """
+    steps = ExitStack()
+
+    def act() -> None:
+        undo = action()
+        if undo is not None:
+            steps.callback(undo)
+
     module = sys.modules.get(name)
     if module is not None and (not last or hasattr(module, last)):
-        action()
-        return lambda: None
-    finder = _AfterImport(name, action)
-    sys.meta_path.insert(0, finder)
-    return finder.remove
+        act()
+    else:
+        finder = _AfterImport(name, act)
+        sys.meta_path.insert(0, finder)
+        steps.callback(finder.remove)
+    return steps.close

@@ -13,7 +13,7 @@ from typing import Any
 from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.distributed import LAUNCHER
 from torchdevice.answers.rows import TRUTH_PACKAGES, Row
-from torchdevice.ledger import FOLD_BEYOND, Key, Ledger, Simulated, Site
+from torchdevice.ledger import Key, Ledger, Simulated
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.engine import dress
 from torchdevice.translate.translator import Translator
@@ -29,7 +29,7 @@ class Register:
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
         self.ledger: Ledger[Simulated] = Ledger()
-        self.places: dict[Key, Iterator[int]] = {}
+        self.places: dict[Key, Iterator[int]] = self.ledger.places
         self.target = ""
         self._constants: list[tuple[Any, Any, Any]] = []  # wrapper, original, answer
         self._truthful: dict[str, bool] = {}
@@ -43,15 +43,11 @@ class Register:
             return None
         if self.translator.roles[code.co_filename].inner:
             return _UNCOUNTED
-        key = (id(code), frame.f_lasti, path)
-        counter = self.ledger.counter(key)
-        if counter is None:
-            record = Simulated(path, row.kind.value, self.target, Site(code.co_filename, frame.f_lineno))
-            counter = self.ledger.open(key, code, record)
-            if len(self.places) >= FOLD_BEYOND:  # the ledger lets go of code objects then: their ids may come again
-                self.places.clear()
-        self.places[key] = counter
-        return counter
+        tally = self.ledger.tally(
+            frame, (path, self.target), lambda site: Simulated(path, row.kind.value, self.target, site)
+        )
+        self.ledger.remember(tally, (id(code), frame.f_lasti, path), tally.counter)
+        return tally.counter
 
     def note(self, row: Row, path: str) -> None:
         """Count an object of ours that user code makes; `path` is its class."""

@@ -17,7 +17,7 @@ from torchdevice._torch import distributed as private
 from torchdevice._torch.core import RealDevice
 from torchdevice.distributed import backends
 from torchdevice.distributed.backends import VENDOR_TIMEOUT
-from torchdevice.ledger import Redirect, Site
+from torchdevice.ledger import Redirect
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.engine import dress
 from torchdevice.translate.translator import Translator
@@ -94,15 +94,11 @@ class Groups:
                     self._asked.pop(name, None)
 
     def _record(self, path: str, asked: str, given: str, frame: Any) -> None:
-        ledger = self.translator.ledger
-        key = (id(frame.f_code), frame.f_lasti, path, asked)
-        counter = ledger.counter(key)
-        if counter is None:
-            missing = ", ".join(kind for name, kind in backends.vendors().items() if name in asked.lower())
-            reason = f"no {missing} here: {given} is torch's own backend for {self.translator.host.type}"
-            record = Redirect(path, asked, given, reason, Site(frame.f_code.co_filename, frame.f_lineno))
-            counter = ledger.open(key, frame.f_code, record)
-        next(counter)
+        missing = ", ".join(kind for name, kind in backends.vendors().items() if name in asked.lower())
+        reason = f"no {missing} here: {given} is torch's own backend for {self.translator.host.type}"
+        self.translator.ledger.count(
+            frame, (path, asked, given), lambda site: Redirect(path, asked, given, reason, site)
+        )
 
     def answer_backend(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`get_backend`: the name that was asked for."""

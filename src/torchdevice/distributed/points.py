@@ -26,7 +26,7 @@ from torchdevice.distributed import backends, batchnorm, collectives
 from torchdevice.distributed.groups import Groups
 from torchdevice.policy.hosts import Host
 from torchdevice.translate import adapters
-from torchdevice.translate.engine import Applied, Replacement, apply, dress, parameter_names
+from torchdevice.translate.engine import Replacement, apply, dress, parameter_names
 from torchdevice.translate.points import resolve_path
 from torchdevice.translate.translator import Translator
 
@@ -293,25 +293,16 @@ class Distributed:
         return [untraced, *(self._when_loaded(*row) for row in LATER)]
 
     def _when_loaded(self, module: str, last: str, path: str, adapter: Callable[..., Any]) -> Callable[[], object]:
-        applied: list[Applied] = []
-
-        def replace() -> None:
+        def replace() -> Callable[[], object]:
             owner, _, name = path.rpartition(".")
             if path not in self._later:
                 original = resolve_path(path)
                 self._later[path] = Replacement(
                     path, resolve_path(owner), name, adapter(original, path, self._translator)
                 )
-            applied.append(apply([self._later[path]]))
+            return apply([self._later[path]]).undo
 
-        stop_waiting = imports.when_imported(module, last, replace)
-
-        def go_back() -> None:
-            stop_waiting()
-            while applied:
-                applied.pop().undo()
-
-        return go_back
+        return imports.when_imported(module, last, replace)
 
     def stop(self) -> None:
         """Take away what the first group switched on."""

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 
 from torchdevice.fallback.kernels import Coverage
 from torchdevice.fallback.mlx import executor as mlx
-from torchdevice.fallback.records import FallbackLedger, Listener
-from torchdevice.fallback.route import Router
+from torchdevice.fallback.route import Router, ledger
 from torchdevice.fallback.table import Matrix, read_matrix
-from torchdevice.ledger import Fallback, FallbackTotals
+from torchdevice.ledger import Fallback, FallbackTotals, Listener
 
 __all__ = ["clear", "engage", "guard", "matrix", "totals"]
 
-ledger = FallbackLedger()
 coverage = Coverage()
 
 
@@ -32,16 +31,19 @@ def chain_of(setting: str, target: str) -> tuple[str, ...]:
 
 
 def engage(
-    target: str, setting: str, source: str, refused: Collection[tuple[str, str]] = (), listener: Listener | None = None
+    target: str,
+    setting: str,
+    source: str,
+    refused: Collection[tuple[str, str]] = (),
+    listener: Listener[Fallback] | None = None,
 ) -> Callable[[], None]:
     """Cover what `target` lacks; the result takes it back."""
-    ledger.listener = listener
-    try:
-        coverage.engage(Router(target, chain_of(setting, target), source, ledger), refused)
-    except BaseException:
-        coverage.disengage()
-        raise
-    return coverage.disengage
+    with ExitStack() as stack:
+        if listener is not None:
+            stack.enter_context(ledger.listening(listener))
+        stack.callback(coverage.disengage)
+        coverage.engage(Router(target, chain_of(setting, target), source), refused)
+        return stack.pop_all().close
 
 
 def guard(operator: str) -> None:
@@ -60,7 +62,7 @@ def matrix(target: str | None = None) -> Matrix:
 
 def totals() -> dict[Fallback, FallbackTotals]:
     """What ran elsewhere so far: operator, executor, reason, dtypes, line of user code; calls, seconds, bytes."""
-    return ledger.totals()
+    return ledger.measured()
 
 
 def clear() -> None:

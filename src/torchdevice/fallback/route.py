@@ -6,8 +6,10 @@ the caller as it is.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,23 +19,46 @@ from torchdevice.errors import FallbackRefused, explain_error
 from torchdevice.fallback import cpu
 from torchdevice.fallback.mlx import executor as mlx
 from torchdevice.fallback.plan import Declined, Plan
-from torchdevice.fallback.records import FallbackLedger
-from torchdevice.ledger import REFUSED
+from torchdevice.ledger import REFUSED, Fallback, Ledger, Site
+from torchdevice.translate.callers import user_frame
+from torchdevice.translate.translator import translator
 
 # Takes the plan, the arguments and the target's type; gives results on the target and the number of bytes moved.
 Executor = Callable[[Plan, tuple[Any, ...], dict[str, Any], str], tuple[Any, int]]
 
 EXECUTORS: dict[str, Executor] = {"cpu": cpu.run, "mlx": mlx.run}
 
+# Gradients are computed in threads of autograd, where no line of user code is running.
+IN_BACKWARD = Site("<backward pass>", 0)
+
+ledger: Ledger[Fallback] = Ledger()
+
+
+def note(operator: str, executor: str, reason: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:
+    """Count an operator that ran elsewhere, at the line of user code that is running."""
+    frame = user_frame(sys._getframe(1), translator.roles)
+    ledger.measure(
+        frame,
+        (operator, executor, dtypes),
+        lambda site: Fallback(operator, executor, reason, dtypes, _site(frame)),
+        seconds,
+        moved,
+    )
+
+
+def _site(frame: FrameType) -> Site:
+    code = frame.f_code
+    inner = translator.roles[code.co_filename].inner
+    return IN_BACKWARD if inner else Site(code.co_filename, frame.f_lineno)
+
 
 class Router:
     """The chain in force for one target."""
 
-    def __init__(self, target: str, chain: tuple[str, ...], source: str, ledger: FallbackLedger) -> None:
+    def __init__(self, target: str, chain: tuple[str, ...], source: str) -> None:
         self.target = target
         self.chain = chain
         self._source = source
-        self._ledger = ledger
         self._chains: dict[str, tuple[tuple[tuple[str, Executor], ...], str]] = {}
 
     def run(self, plan: Plan, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -49,9 +74,9 @@ class Router:
                 continue
             seconds = time.perf_counter() - started
             if moved or plan.viewed is None:  # a look at a tensor that is there already is not work
-                self._ledger.add(plan.name, name, reason, _dtypes(args), seconds, moved)
+                note(plan.name, name, reason, _dtypes(args), seconds, moved)
             return results
-        self._ledger.add(plan.name, REFUSED, reason, _dtypes(args), 0.0, 0)
+        note(plan.name, REFUSED, reason, _dtypes(args), 0.0, 0)
         raise FallbackRefused(self._refusal(plan, reason, args))
 
     def _chain_of(self, operator: str) -> tuple[tuple[tuple[str, Executor], ...], str]:
@@ -63,7 +88,8 @@ class Router:
         return found
 
     def _refusal(self, plan: Plan, reason: str, args: tuple[Any, ...]) -> str:
-        asked = f"{plan.name}({', '.join(_dtypes(args))}) at {self._ledger.place()}"
+        place = _site(user_frame(sys._getframe(1), translator.roles))
+        asked = f"{plan.name}({', '.join(_dtypes(args))}) at {place}"
         if not self.chain:
             return explain_error(
                 asked,

@@ -1,4 +1,4 @@
-"""The policy table as one pure function: (request, who asks, host, policy, override) → Decision.
+"""The policy table as one pure function: (request, who asks, host, policy, conditions) → Decision.
 
 Parsing a request and the CPU override live here too, because `cpu:-1` gets its meaning here. The override is a
 process-wide switch that `cpu:-1` flips, and a scope that nests. Caching, recording and recognising callers do not live
@@ -64,6 +64,7 @@ class Caller(Enum):
     USER = "user code"
     AGENT = "torch on the user's behalf"  # a missing device is the user's; an explicit "cpu" is meant
     TORCH = "torch itself"  # a missing device and an explicit "cpu" are both meant
+    NAMING = "torch itself, to compare"  # names a device (`device == torch.device("mps:0")`) and makes nothing there
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,24 @@ class Request:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
 
+class Condition(Enum):
+    """What can change while a host and a policy stay the same."""
+
+    OVERRIDE = "the CPU override is on"
+    DEFAULT = "a default device is set"  # which was itself a request, and was translated
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a request becomes. `redirected` is False where torch would have done the same by itself."""
+    """What a request becomes. `redirected` is False where torch would have done the same by itself.
+
+    `unless`: the condition under which the request would be left alone instead.
+    """
 
     device: RealDevice
     redirected: bool
     reason: str
+    unless: Condition | None = None
 
 
 NOTHING = Request(None)
@@ -116,15 +128,33 @@ def _as_torch_reads(asked: object) -> Request:
 
 
 def resolve(
-    request: Request, host: Host, policy: str = "accelerate", override: bool = False, caller: Caller = Caller.USER
+    request: Request,
+    host: Host,
+    policy: str = "accelerate",
+    override: bool = False,
+    caller: Caller = Caller.USER,
+    default: bool = False,
 ) -> Decision:
-    """Decide by the table in docs/policy.md."""
+    """Decide by the table in docs/policy.md. `override` and `default`: whether the two conditions hold."""
+    decision = _by_table(request, host, policy, caller)
+    holds = override if decision.unless is Condition.OVERRIDE else default
+    if decision.unless is None or not holds:
+        return decision
+    kept = RealDevice("cpu") if request.type is None else _spelled(request)
+    return Decision(kept, False, decision.unless.value)
+
+
+def _by_table(request: Request, host: Host, policy: str, caller: Caller) -> Decision:
     if request.override:
         return Decision(RealDevice("cpu"), False, "cpu:-1 asks for the real CPU")
     if request.type is None:
         return _nothing_given(host, policy, caller)
     if request.type == "cpu":
-        return _cpu(request, host, policy, override, caller)
+        return _cpu(request, host, policy, caller)
+    if caller is Caller.NAMING:
+        return Decision(
+            _spelled(request), False, "torch names a device: what it makes there is decided when it is made"
+        )
     if not is_accelerator(request.type):
         return Decision(_spelled(request), False, f"{request.type} is no accelerator: never redirected")
     if request.type == host.type:
@@ -142,22 +172,22 @@ def _nothing_given(host: Host, policy: str, caller: Caller) -> Decision:
         return Decision(RealDevice("cpu"), False, "no device given, and there is only the CPU")
     if policy == "portable":
         return Decision(RealDevice("cpu"), False, "no device given: left to torch by policy=portable")
-    if caller is Caller.TORCH:
+    if caller in (Caller.TORCH, Caller.NAMING):
         return Decision(RealDevice("cpu"), False, "torch itself asks without a device and means the CPU")
-    return Decision(_on_host(NOTHING, host), True, f"no device given: policy=accelerate uses {_named(host)}")
+    reason = f"no device given: policy=accelerate uses {_named(host)}"
+    return Decision(_on_host(NOTHING, host), True, reason, Condition.DEFAULT)
 
 
-def _cpu(request: Request, host: Host, policy: str, override: bool, caller: Caller) -> Decision:
+def _cpu(request: Request, host: Host, policy: str, caller: Caller) -> Decision:
     kept = _spelled(request)
     if not host.accelerated:
         return Decision(kept, False, "there is only the CPU")
-    if override:
-        return Decision(kept, False, "the CPU override is on")
     if policy == "portable":
         return Decision(kept, False, "cpu is left alone by policy=portable")
     if caller is not Caller.USER:
         return Decision(kept, False, f"{caller.value} asks for the CPU and means it")
-    return Decision(_on_host(NOTHING, host), True, f"cpu becomes {_named(host)} by policy=accelerate")
+    reason = f"cpu becomes {_named(host)} by policy=accelerate"
+    return Decision(_on_host(NOTHING, host), True, reason, Condition.OVERRIDE)
 
 
 def _native(request: Request, host: Host) -> Decision:

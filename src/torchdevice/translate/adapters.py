@@ -284,20 +284,17 @@ def device_module(original: Function, path: str, translator: Translator) -> Func
     """
 
     def get_device_module(device: Any = None) -> Any:
-        if device is None or translator.caller() is Caller.TORCH:
-            return original(device)
-        return original(translator.translate(device, path))
+        return original(device if device is None else translator.translate(device, path, naming=True))
 
     return dress(get_device_module, original, path)
 
 
 def set_default(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.set_default_device`: where the CPU is the default anyway, torch's (slow) default mode is not needed."""
+    """`torch.set_default_device`: torch's (slow) default mode is not needed for a device that is the default anyway."""
 
     def set_default_device(device: Any) -> None:
         given = device if device is None else translator.translate(device, path)
-        is_target_cpu = given is not device and getattr(given, "type", None) == "cpu"
-        original(None if is_target_cpu and not translator.host.accelerated else given)
+        original(None if given is not device and given == translator.settled_default else given)
 
     return dress(set_default_device, original, path)
 
@@ -315,9 +312,9 @@ def get_default(original: Function, path: str, translator: Translator) -> Functi
 def arriving(tensor: torch.Tensor, device: RealDevice, path: str, translator: Translator) -> torch.Tensor:
     """A tensor from outside on `device`, in the nearest dtype that exists there."""
     dtype = dtype_on(device.type, tensor.dtype)
-    if dtype is not tensor.dtype and translator.float64 != "error":
-        note(path, tensor.dtype, dtype if translator.float64 == "downcast" else "cpu", translator)
-        if translator.float64 == "cpu":
+    if dtype is not tensor.dtype and translator.situation.float64 != "error":
+        note(path, tensor.dtype, dtype if translator.situation.float64 == "downcast" else "cpu", translator)
+        if translator.situation.float64 == "cpu":
             return tensor
         return tensor.to(device, dtype)
     return tensor.to(device)

@@ -69,6 +69,7 @@ def _role(caller: Caller, inner: bool, relays: bool = False) -> Role:
 
 # Code under torch's compiler is not running in a frame of its own: it counts as user code, reported further up.
 TRACED = _role(Caller.USER, inner=True)
+NAMING = _role(Caller.NAMING, inner=True)
 
 
 def role_of(filename: str) -> Role:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdevice._torch.core import RealDevice, RealTensor, legacy_tensor_types
-from torchdevice.policy.resolve import Caller
 from torchdevice.translate.dtypes import narrowed
 from torchdevice.translate.engine import Function, dress, importable
 from torchdevice.translate.translator import Translator
@@ -93,7 +92,7 @@ def stand_in(
 def device_class(real: type, path: str, translator: Translator) -> StandInType:
     """`torch.device`. Devices cannot change, so those that are decided once are shared."""
     settled = translator.settled
-    places = translator.places
+    places = translator.ledger.places
 
     class DeviceType(StandInType):
         """Making a device costs torch little, so the known cases of `Translator.translate` are inlined here."""
@@ -122,12 +121,7 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
         return translated(asked, _getframe(2))
 
     def translated(asked: Any, frame: FrameType) -> Any:
-        role = translator.roles[frame.f_code.co_filename]
-        if role.caller is Caller.TORCH and not role.relays:
-            # Torch names devices to compare with (`device == torch.device("mps:0")`); what it makes there is
-            # translated when it is made.
-            return real(asked)
-        given = translator.translate_from(asked, path, frame, moving=True)
+        given = translator.translate_from(asked, path, frame, moving=True, naming=True)
         return given if given.__class__ is real else real(given)
 
     return stand_in(real, path, construct, DeviceType)

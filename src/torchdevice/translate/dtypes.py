@@ -16,7 +16,7 @@ import torch
 
 from torchdevice._torch.core import RealDevice, RealTensor, place_storage, untyped_of
 from torchdevice.errors import TorchDeviceWarning
-from torchdevice.ledger import Changed, Site
+from torchdevice.ledger import Changed
 from torchdevice.policy.dtypes import dtype_on, refused_dtype
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.engine import Function, dress
@@ -44,13 +44,13 @@ def narrowed(
             raise refusal
         raise failure from refusal
     refused = _REFUSALS.search(str(refusal))
-    if refused is None or translator.float64 == "error" or not translator.in_force:
+    if refused is None or translator.situation.float64 == "error" or not translator.in_force:
         raise refusal
     wide = refused_dtype(refused[1] or "Double")
     if wide is None:
         raise refusal
     narrow = dtype_on(translator.host.type, wide)
-    if translator.float64 == "cpu":
+    if translator.situation.float64 == "cpu":
         note(path, wide, "cpu", translator)
         return _on_cpu(original, args, kwargs, wide)
     note(path, wide, narrow, translator)
@@ -78,20 +78,15 @@ def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
     """Count the place and warn of it once."""
     frame = user_frame(sys._getframe(1), translator.roles)
     asked, became = str(wide).removeprefix("torch."), str(given).removeprefix("torch.")
-    key = (id(frame.f_code), frame.f_lasti, path, asked, became)
-    counter = translator.ledger.counter(key)
-    if counter is None:
-        site = Site(frame.f_code.co_filename, frame.f_lineno)
-        reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.float64})"
-        counter = translator.ledger.open(key, frame.f_code, Changed(path, asked, became, reason, site))
+    reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.situation.float64})"
+    if translator.ledger.count(frame, (path, asked, became), lambda site: Changed(path, asked, became, reason, site)):
         warnings.warn_explicit(
             f"{path} asked for {asked}; {reason}, so it became {became}.\n"
             "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error refuses them",
             TorchDeviceWarning,
-            site.file,
-            site.line,
+            frame.f_code.co_filename,
+            frame.f_lineno,
         )
-    next(counter)
 
 
 def blocking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -151,12 +146,12 @@ def rebuilt(original: Function, path: str, translator: Translator) -> Function:
         dtype, device = storage.dtype, untyped.device
         narrow = dtype_on(device.type, dtype)
         # Not left to torch's refusal: the tensor that it makes first and fills later would itself be narrowed.
-        if narrow is dtype or translator.float64 == "error" or not translator.in_force:
+        if narrow is dtype or translator.situation.float64 == "error" or not translator.in_force:
             return original(storage, *args)
         empty = torch.ops.aten.empty.memory_format([0], dtype=dtype, device=RealDevice("cpu"))
         here = empty.set_(place_storage(untyped, "cpu"), *args)
-        note("torch.load", dtype, "cpu" if translator.float64 == "cpu" else narrow, translator)
-        if translator.float64 == "cpu":
+        note("torch.load", dtype, "cpu" if translator.situation.float64 == "cpu" else narrow, translator)
+        if translator.situation.float64 == "cpu":
             return here
         narrowed_here = torch.ops.aten._to_copy.default(here, dtype=narrow)
         return torch.ops.aten._to_copy.default(narrowed_here, device=device)

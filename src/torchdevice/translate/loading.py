@@ -8,7 +8,6 @@ file is opened for is decided before.
 from __future__ import annotations
 
 import copy
-import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
@@ -303,16 +302,10 @@ def truthful(original: Function, path: str, translator: Translator) -> Function:
 
 def start(translator: Translator) -> list[Undo]:
     """From now on, or from when safetensors is imported. The ways back."""
-    ways_back: list[Undo] = []
-
-    def replace(find: Callable[[Translator], list[Replacement]]) -> None:
-        ways_back.append(apply(find(translator)).undo)
-
-    waiting = [
-        when_imported("safetensors", "safe_open", functools.partial(replace, _openers)),
-        when_imported("safetensors.torch", "load_file", functools.partial(replace, _readers)),
+    return [
+        when_imported("safetensors", "safe_open", lambda: apply(_openers(translator)).undo),
+        when_imported("safetensors.torch", "load_file", lambda: apply(_readers(translator)).undo),
     ]
-    return [lambda: [undo() for undo in reversed(ways_back)], *waiting]
 
 
 def _openers(translator: Translator) -> list[Replacement]:

@@ -11,39 +11,60 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
 import torch
 
 from torchdevice._torch.core import RealDevice, has_device_context
-from torchdevice.ledger import Key, Ledger, Redirect, Site, renew_after_fork
+from torchdevice.ledger import Key, Ledger, Redirect, renew_after_fork
 from torchdevice.policy.hosts import Host, is_accelerator
-from torchdevice.policy.resolve import NOTHING, Caller, CpuOverride, Decision, Request, parse, resolve
+from torchdevice.policy.resolve import NOTHING, Caller, Condition, CpuOverride, Decision, Request, parse, resolve
 from torchdevice.translate import subclasses
-from torchdevice.translate.callers import TRACED, Role, Roles, user_frame
+from torchdevice.translate.callers import NAMING, TRACED, Role, Roles, user_frame
 
 _getframe = sys._getframe
 _suspended: ContextVar[bool] = ContextVar("torchdevice_suspended", default=False)
 
 
+@dataclass(frozen=True)
+class Situation:
+    """Everything that decisions depend on between a start and a stop.
+
+    The first decision may find that another situation is due: `at_first_decision` starts it. `at_first_redirect` is
+    told once, also of a place that is known.
+    """
+
+    host: Host
+    policy: str = "accelerate"
+    float64: str = "downcast"
+    at_first_decision: Callable[[], None] | None = None
+    at_first_redirect: Callable[[Redirect], None] | None = None
+
+    @property
+    def fills(self) -> bool:
+        """Whether user code that gives no device gets the host's."""
+        return resolve(NOTHING, self.host, self.policy).redirected
+
+
 class Route:
-    """A decision as the running translator wants it. `given` None: leave the request as it is."""
+    """A decision as the running translator wants it. `given` None: leave the request as it is; so does `unless`."""
 
-    __slots__ = ("decision", "given", "request")
+    __slots__ = ("decision", "given", "request", "unless")
 
-    def __init__(self, request: Request, decision: Decision) -> None:
+    def __init__(self, request: Request, decision: Decision, unless: Callable[[], bool] | None) -> None:
         self.request = request
         self.decision = decision
         self.given = decision.device if decision.redirected else None
+        self.unless = unless
 
 
 class Translator:
     """Decides and records.
 
-    `settled` maps requests that need neither to their device: wrappers look there first. `places` holds the places
-    in user code that were seen: their counter, what the request becomes, and what would leave it alone.
+    `settled` maps requests that need neither to their device: wrappers look there first. What the ledger remembers of
+    a place in user code is its counter, what the request becomes, and what would leave it alone.
     """
 
     def __init__(self) -> None:
@@ -51,8 +72,7 @@ class Translator:
         self.ledger: Ledger[Redirect] = Ledger()
         self.override = CpuOverride()
         self.host = Host("cpu")
-        self.policy = "accelerate"
-        self.float64 = "downcast"
+        self.situation = Situation(self.host)
         self.blocks = False  # copies to the target wait, whatever was asked
         self.ordered: dict[str, Any] = {}  # what stands for torch.Stream and torch.Event where the target has neither
         self.failure_of: Callable[[BaseException], BaseException | None] | None = None  # CUDA's error for the target's
@@ -60,28 +80,33 @@ class Translator:
         self.fills = False
         self.roles = Roles()
         self.suspensions = 0  # in all threads together: while it is 0 nobody needs to ask for their own
-        self.at_first_redirect: Callable[[Redirect], None] | None = None  # told once, also of a place that is known
-        self.at_first_decision: Callable[[], None] | None = None  # may start another host
+        self.settled_default: RealDevice | None = None  # where "none given" goes, if that is the same for all
+        self._at_first_decision: Callable[[], None] | None = None
+        self._at_first_redirect: Callable[[Redirect], None] | None = None
+        self._holds = {Condition.OVERRIDE: self.override.is_on, Condition.DEFAULT: has_device_context}
         self._lock = threading.Lock()
         renew_after_fork(self, "_lock")
         self._routes: list[dict[object, Route]] = [{} for _ in Caller]  # by Role.slot
-        self.places: dict[Key, tuple[Iterator[int], RealDevice, Callable[[], bool] | None]] = {}
+        self.places: dict[Key, tuple[Iterator[int], RealDevice, Callable[[], bool] | None]] = self.ledger.places
 
-    def start(self, host: Host, policy: str) -> None:
-        """Take up a host and a policy. The ledger goes on: counts belong to the process until cleared."""
+    def start(self, situation: Situation) -> None:
+        """Decide for a situation from now on. The ledger goes on: counts belong to the process until cleared."""
         self.stop()
         subclasses.notice(active=False)
-        self.host, self.policy = host, policy
-        self.fills = policy == "accelerate" and host.accelerated
+        host = situation.host
+        self.situation, self.host, self.fills = situation, host, situation.fills
         self.blocks = host.type == "mps"
-        self.settled.update(_settled_requests(host, self.fills))
+        self.settled.update(_settled_requests(host, situation.policy))
+        self.settled_default = RealDevice("cpu") if None in self.settled else None
+        self._at_first_decision = situation.at_first_decision
+        self._at_first_redirect = situation.at_first_redirect
         self.active = True
 
     def stop(self) -> None:
         """Pass everything through, also for wrappers that are still held somewhere."""
         subclasses.notice(active=self.active)
         self.active = self.fills = False
-        self.at_first_redirect = self.at_first_decision = None
+        self._at_first_redirect = self._at_first_decision = None
         self.settled.clear()
         self.override.reset()
         self.places.clear()
@@ -106,10 +131,11 @@ class Translator:
                 self.suspensions -= 1
             _suspended.reset(token)
 
-    def translate(self, asked: Any, api: str, depth: int = 1, moving: bool = False) -> Any:
+    def translate(self, asked: Any, api: str, depth: int = 1, moving: bool = False, naming: bool = False) -> Any:
         """What to give torch instead of `asked`, or `asked` itself. `depth` frames up is the code that called.
 
         `moving`: a method that moves a tensor, which torch's compiler leaves in its graphs as it was written.
+        `naming`: nothing is made on the device yet.
         """
         frame = _getframe(depth + 1)
         try:
@@ -122,14 +148,18 @@ class Translator:
                 next(counter)
                 return given
             return asked
-        return self.translate_from(asked, api, frame, moving)
+        return self.translate_from(asked, api, frame, moving, naming)
 
-    def translate_from(self, asked: Any, api: str, frame: FrameType, moving: bool = False) -> Any:
+    def translate_from(self, asked: Any, api: str, frame: FrameType, moving: bool = False, naming: bool = False) -> Any:
         """The same for a decision that falls later than the call: `frame` is the code that called."""
         if not self.in_force:
             return asked
         role = self.roles[frame.f_code.co_filename]
-        return self._decide(asked, api, frame, TRACED if moving and role.relays else role)
+        if moving and role.relays:
+            role = TRACED
+        elif naming and role.caller is Caller.TORCH:
+            role = NAMING
+        return self._decide(asked, api, frame, role)
 
     def translate_traced(self, asked: Any, api: str) -> Any:
         """The same for code under torch's compiler: what is traced counts as user code."""
@@ -150,8 +180,8 @@ class Translator:
         return any(map(is_accelerator, asked - {str(NOTHING), kind}))
 
     def _decide(self, asked: Any, api: str, frame: FrameType, role: Role) -> Any:
-        if self.at_first_decision is not None:
-            look, self.at_first_decision = self.at_first_decision, None
+        if self._at_first_decision is not None and role is not NAMING:
+            look, self._at_first_decision = self._at_first_decision, None
             look()
         try:
             route = self._routes[role.slot].get(asked) or self._find_route(asked, role)
@@ -161,37 +191,30 @@ class Translator:
             if role.caller is Caller.USER:
                 self.override.flip()
             return route.decision.device
-        unless = self._unless(route.request)
-        if route.given is None or (unless is not None and unless()):
+        if route.given is None or (route.unless is not None and route.unless()):
             return asked
         place = user_frame(frame, self.roles) if role.inner else frame
-        code = place.f_code
-        key = (id(code), place.f_lasti, api, asked)
-        counter = self.ledger.counter(key)
-        if counter is None or self.at_first_redirect is not None:
-            site = Site(code.co_filename, place.f_lineno)
-            record = Redirect(api, str(route.request), str(route.given), route.decision.reason, site)
-            counter = self.ledger.open(key, code, record)
-            tell, self.at_first_redirect = self.at_first_redirect, None
-            if tell is not None:
-                tell(record)
-        next(counter)
+        tally = self.ledger.tally(
+            place,
+            (api, asked, route.given, route.decision.reason),
+            lambda site: Redirect(api, str(route.request), str(route.given), route.decision.reason, site),
+        )
+        if self._at_first_redirect is not None:
+            tell, self._at_first_redirect = self._at_first_redirect, None
+            tell(tally.record)
+        next(tally.counter)
         if not role.inner and self.host.count == 1 and _is_remembered(asked):
-            self.places[key] = (counter, route.given, unless)
+            key = (id(place.f_code), place.f_lasti, api, asked)
+            self.ledger.remember(tally, key, (tally.counter, route.given, route.unless))
         return route.given
-
-    def _unless(self, request: Request) -> Callable[[], bool] | None:
-        """What would leave a redirected request alone: the override, or a default device (translated when set)."""
-        if request.type is None:
-            return has_device_context
-        return self.override.is_on if request.type == "cpu" else None
 
     def _find_route(self, asked: Any, role: Role) -> Route:
         request = NOTHING if asked is None else parse(asked)
         host = self.host
         if host.count > 1:
             host = replace(host, current=torch.accelerator.current_device_index())
-        route = Route(request, resolve(request, host, self.policy, False, role.caller))
+        decision = resolve(request, host, self.situation.policy, caller=role.caller)
+        route = Route(request, decision, decision.unless and self._holds[decision.unless])
         # With more devices a request may depend on which one is current in this thread.
         if host.count == 1 and _is_remembered(asked):
             self._routes[role.slot][asked] = route
@@ -203,23 +226,24 @@ def _is_remembered(asked: object) -> bool:
     return asked is None or isinstance(asked, (str, RealDevice))
 
 
-def _settled_requests(host: Host, fills: bool) -> Iterator[tuple[object, object]]:
-    """Requests that no caller and no override can turn into anything else on this host.
+def _settled_requests(host: Host, policy: str) -> Iterator[tuple[object, object]]:
+    """Requests that are left as they are whoever asks.
 
     dtypes are among them because `.to(dtype)` asks for one at the place where `.to(device)` asks for a device.
     """
     yield from ((value, value) for value in vars(torch).values() if isinstance(value, torch.dtype))
-    if not fills:
+    if _is_settled(NOTHING, host, policy):
         yield None, None
-    for kind in ("meta", host.type) if fills else ("meta", "cpu", host.type):
-        yield from _spellings(RealDevice(kind))
-        for index in range(host.count if kind == host.type else 1):
-            yield from _spellings(RealDevice(kind, index))
+    for kind in ("meta", "cpu", host.type):
+        for index in (None, *range(host.count if kind == host.type else 1)):
+            if _is_settled(Request(kind, index), host, policy):
+                device = RealDevice(kind) if index is None else RealDevice(kind, index)
+                yield device, device
+                yield str(device), device
 
 
-def _spellings(device: RealDevice) -> Iterator[tuple[object, object]]:
-    yield device, device
-    yield str(device), device
+def _is_settled(request: Request, host: Host, policy: str) -> bool:
+    return not any(resolve(request, host, policy, caller=caller).redirected for caller in Caller)
 
 
 translator = Translator()
