@@ -76,22 +76,47 @@ __all__ = [
     "suspended",
 ]
 
+# The module of each, which is imported when the name is first used.
+_HOMES = {
+    "AlreadyActive": "errors",
+    "CollectiveUnsupported": "errors",
+    "ConfigError": "errors",
+    "CudaOnlyError": "errors",
+    "Decision": "policy.resolve",
+    "FallbackRefused": "errors",
+    "InterpreterUnsupported": "errors",
+    "Report": "reporting.collect",
+    "Status": "session",
+    "TargetUnavailable": "errors",
+    "TorchDeviceError": "errors",
+    "TorchDeviceWarning": "errors",
+    "VirtualDeviceUnavailable": "errors",
+    "activate": "session",
+    "cpu_override": "session",
+    "deactivate": "session",
+    "explain": "session",
+    "is_active": "session",
+    "is_patched": "session",
+    "original": "session",
+    "redirect": "session",
+    "report": "session",
+    "status": "session",
+    "suspended": "session",
+}
+
 # IPython looks these up on the package for `%load_ext torchdevice`; they are no names for users.
 _EXTENSION = {"load_ipython_extension": "load", "unload_ipython_extension": "unload"}
-
-_HOMES = {"Decision": "policy.resolve", "Report": "reporting.collect"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _EXTENSION:
         return getattr(importlib.import_module(f"{__name__}.notebook"), _EXTENSION[name])
-    if name not in __all__:
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    is_error = name.endswith(("Error", "Warning", "Active", "Unavailable", "Refused", "Unsupported"))
-    home = _HOMES.get(name, "errors" if is_error else "session")
     from torchdevice import process
 
-    if not is_error and "torch" not in sys.modules:
+    if home != "errors" and "torch" not in sys.modules:
         process.refuse_sub_interpreter()
     with process.collector_resting():
         value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)

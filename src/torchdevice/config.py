@@ -76,7 +76,7 @@ class Config:
         return {each.name: self.source(each.name) for each in fields(self) if each.name != "sources"}
 
 
-def export(config: Config, target: str) -> Callable[[], None]:
+def apply_to_children(config: Config, target: str) -> Callable[[], None]:
     """Let child processes inherit the activation through the environment; the undo puts the environment back."""
     wanted = {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": target, "TORCHDEVICE_POLICY": config.policy}
     before = {name: os.environ.get(name) for name in wanted}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -18,17 +17,17 @@ from typing import Any
 from torchdevice import process
 from torchdevice._torch import compilers, core
 from torchdevice.answers.scoped import Masquerades
-from torchdevice.config import VISIBLE_GPUS, Config, export, resolve_config, without_settings
+from torchdevice.config import VISIBLE_GPUS, Config, apply_to_children, resolve_config, without_settings
 from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.ledger import Simulated
+from torchdevice.ledger import Simulated, fallbacks
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, is_untouched, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
 from torchdevice.process import collector_resting, refuse_without_global_lock
 from torchdevice.reporting import log
 from torchdevice.reporting.collect import Counts, Report, added
-from torchdevice.translate import loading
+from torchdevice.translate import loading, subclasses
 from torchdevice.translate.engine import Applied, Replacement, apply
 from torchdevice.translate.points import Replacements, Skip, resolve_path
 from torchdevice.translate.translator import Situation, Translator, translator
@@ -95,6 +94,7 @@ class Session:
     def _start(self, config: Config) -> None:
         host = target_host(config.target, config.source("target"))
         core.default_device_functions()
+        subclasses.notice(active=False)
         with collector_resting(), ExitStack() as stack:  # torch is never left half patched
             self._replace(config, host)
             stack.callback(self._restore)
@@ -145,16 +145,16 @@ class Session:
             yield from masked.start(host)
             yield groups.stop
             yield from groups.start()
-        yield from loading.start(self._translator)
+        yield from loading.apply_when_imported(self._translator)
         self._register_builtins()
         yield compilers.when_dynamo_is_imported(self._register_twins)
         core.weights_only_cache_clear()
         yield core.weights_only_cache_clear
-        yield log.set_up(config)
+        yield log.apply(config)
         yield _entered(self._translator.ledger.listening(log.redirected))
         if config.masquerade:
             yield _entered(self._masquerades().register.ledger.listening(log.answered))
-        yield export(config, host.type)
+        yield apply_to_children(config, host.type)
         if host.accelerated:
             yield _covered(config, host)
 
@@ -270,12 +270,7 @@ class Session:
 
     def counts(self) -> Counts:
         """Everything that was counted in this process so far."""
-        # `fallback` is read when there is something to tell: activation on a CPU needs none of it.
-        fallback = sys.modules.get("torchdevice.fallback")
-        return Counts(
-            added(self._translator.ledger.totals(), self.simulated()),
-            fallback.totals() if fallback is not None else {},
-        )
+        return Counts(added(self._translator.ledger.totals(), self.simulated()), fallbacks.measured())
 
     def report(self) -> Report:
         """What was redirected so far (API, from → to, count, first place), and what ran elsewhere."""
@@ -373,7 +368,7 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 
     there = virtual.installed()
     refused = there.refused if there is not None and there.device == host.type else frozenset()
-    return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
+    return fallback.apply(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
 
 
 def _note_staged(operator: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:

@@ -32,8 +32,8 @@ def _with(body: Callable[[str], None], device: str, suffix: str) -> Callable[[],
     def run() -> None:
         torchdevice.activate(policy="portable")
         if device == "xpu":
-            fallback.coverage.disengage()
-            fallback.engage(device, "cpu", "a test", refused={(OPERATOR, "")})
+            fallback.coverage.undo()
+            fallback.apply(device, "cpu", "a test", refused={(OPERATOR, "")})
         body(device)
 
     run.__name__, run.__module__ = body.__name__ + suffix, body.__module__

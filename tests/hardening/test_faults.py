@@ -17,8 +17,9 @@ import torchdevice
 from tests.test_session import differences, snapshot
 from torchdevice import session as session_module
 from torchdevice.answers.scoped import Masquerades
+from torchdevice.distributed.points import Distributed
 from torchdevice.translate import engine
-from torchdevice.translate.translator import translator
+from torchdevice.translate.translator import Translator, translator
 
 
 class InjectedError(Exception):
@@ -31,11 +32,15 @@ def failing(*args: Any, **kwargs: Any) -> Any:
 
 STEPS: dict[str, tuple[Any, str]] = {
     "masquerade": (Masquerades, "start"),
-    "logging": (session_module.log, "set_up"),
-    "environment": (session_module, "export"),
+    "logging": (session_module.log, "apply"),
+    "environment": (session_module, "apply_to_children"),
     "dynamo": (session_module.compilers, "when_dynamo_is_imported"),
     "weights_only": (session_module.core, "weights_only_cache_clear"),
     "workers": (session_module, "_worker_replacement"),
+    "process groups": (Distributed, "start"),
+    "checkpoints": (session_module.loading, "apply_when_imported"),
+    "listeners": (session_module, "_entered"),
+    "translator": (Translator, "start"),
 }
 
 

@@ -223,8 +223,8 @@ def test_an_interpreter_without_its_lock_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 IN_A_SUB_INTERPRETER = """
-from torchdevice import interpreters
-made = interpreters._numbers()
+from torchdevice import process
+made = process._numbers()
 number = made.create()
 result = made.run_string(number, '''
 import torchdevice

@@ -13,11 +13,11 @@ from contextlib import ExitStack
 
 from torchdevice.fallback.kernels import Coverage
 from torchdevice.fallback.mlx import executor as mlx
-from torchdevice.fallback.route import Router, ledger
+from torchdevice.fallback.route import Router
 from torchdevice.fallback.table import Matrix, read_matrix
-from torchdevice.ledger import Fallback, FallbackTotals, Listener
+from torchdevice.ledger import Fallback, FallbackTotals, Listener, fallbacks
 
-__all__ = ["clear", "engage", "guard", "matrix", "totals"]
+__all__ = ["apply", "clear", "guard", "matrix", "totals"]
 
 coverage = Coverage()
 
@@ -30,19 +30,19 @@ def chain_of(setting: str, target: str) -> tuple[str, ...]:
     return ("mlx", "cpu") if wants_mlx and mlx.installed() else ("cpu",)
 
 
-def engage(
+def apply(
     target: str,
     setting: str,
     source: str,
     refused: Collection[tuple[str, str]] = (),
     listener: Listener[Fallback] | None = None,
 ) -> Callable[[], None]:
-    """Cover what `target` lacks; the result takes it back."""
+    """Cover what `target` lacks; the undo takes it back."""
     with ExitStack() as stack:
         if listener is not None:
-            stack.enter_context(ledger.listening(listener))
-        stack.callback(coverage.disengage)
-        coverage.engage(Router(target, chain_of(setting, target), source), refused)
+            stack.enter_context(fallbacks.listening(listener))
+        stack.callback(coverage.undo)
+        coverage.apply(Router(target, chain_of(setting, target), source), refused)
         return stack.pop_all().close
 
 
@@ -62,9 +62,9 @@ def matrix(target: str | None = None) -> Matrix:
 
 def totals() -> dict[Fallback, FallbackTotals]:
     """What ran elsewhere so far: operator, executor, reason, dtypes, line of user code; calls, seconds, bytes."""
-    return ledger.measured()
+    return fallbacks.measured()
 
 
 def clear() -> None:
     """Forget the figures."""
-    ledger.clear()
+    fallbacks.clear()

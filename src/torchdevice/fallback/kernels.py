@@ -149,7 +149,7 @@ class Coverage:
         self._registrations = dispatcher.Registrations()
         self.extensions = Extensions()
 
-    def engage(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
+    def apply(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
         """Register a kernel for every gap of the router's target."""
         compresses = sparse.made_for(router.target)
         add, self.router = self._registrations.add, router
@@ -166,7 +166,7 @@ class Coverage:
         self._recompose(RECOMPOSED.get(router.target, ()), backend_key(router.target))
         if not compresses:
             self._compress(router)
-        self.extensions.engage(router)
+        self.extensions.apply(router)
 
     def guard(self, name: str) -> None:
         """Native first for this operator; what it refuses runs elsewhere. Again: nothing happens."""
@@ -213,14 +213,14 @@ class Coverage:
                 add(convert.name, key, kernel, with_keyset=True)
         CompressedTensor.elsewhere = staticmethod(router.run)
 
-    def disengage(self) -> None:
+    def undo(self) -> None:
         """Take every kernel back."""
         if self.router is not None:
             target = self.router.target
             CompressedTensor.elsewhere = staticmethod(
                 lambda plan, reason, args, kwargs: cpu.run(plan, args, kwargs, target)[0]
             )
-        self.extensions.disengage()
+        self.extensions.undo()
         self._registrations.undo()
         self.covered.clear()
         self.guarded.clear()
@@ -247,7 +247,7 @@ class Extensions:
         self._at_work = threading.local()  # what we look up, register and take back ourselves is no news
         self.covered: dict[Gap, dispatcher.Registrations] = {}
 
-    def engage(self, router: Router) -> None:
+    def apply(self, router: Router) -> None:
         """Cover what is there, and from now on what comes."""
         self._router = router
         self.cover()
@@ -262,7 +262,7 @@ class Extensions:
             ]
         )
 
-    def disengage(self) -> None:
+    def undo(self) -> None:
         """Take every kernel and the watch back."""
         if self._watch is not None:
             self._watch.undo()

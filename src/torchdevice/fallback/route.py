@@ -19,7 +19,7 @@ from torchdevice.errors import FallbackRefused, explain_error
 from torchdevice.fallback import cpu
 from torchdevice.fallback.mlx import executor as mlx
 from torchdevice.fallback.plan import Declined, Plan
-from torchdevice.ledger import REFUSED, Fallback, Ledger, Site
+from torchdevice.ledger import REFUSED, Fallback, Site, fallbacks
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.translator import translator
 
@@ -31,13 +31,11 @@ EXECUTORS: dict[str, Executor] = {"cpu": cpu.run, "mlx": mlx.run}
 # Gradients are computed in threads of autograd, where no line of user code is running.
 IN_BACKWARD = Site("<backward pass>", 0)
 
-ledger: Ledger[Fallback] = Ledger()
-
 
 def note(operator: str, executor: str, reason: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:
     """Count an operator that ran elsewhere, at the line of user code that is running."""
     frame = user_frame(sys._getframe(1), translator.roles)
-    ledger.measure(
+    fallbacks.measure(
         frame,
         (operator, executor, dtypes),
         lambda site: Fallback(operator, executor, reason, dtypes, _site(frame)),

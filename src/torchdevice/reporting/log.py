@@ -11,8 +11,8 @@ from torchdevice.ledger import Fallback, Redirect, Simulated
 logger = logging.getLogger("torchdevice")
 
 
-def set_up(config: Config) -> Callable[[], None]:
-    """The level that was asked for; with one asked for and no logging set up, to stderr. The result puts both back."""
+def apply(config: Config) -> Callable[[], None]:
+    """The level that was asked for; with one asked for and no logging set up, to stderr. The undo puts both back."""
     level_before, handler = logger.level, None
     logger.setLevel(config.log_level)
     if config.source("log_level") != "default" and not logger.hasHandlers():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -300,12 +300,10 @@ def truthful(original: Function, path: str, translator: Translator) -> Function:
     return dress(call, original, path)
 
 
-def start(translator: Translator) -> list[Undo]:
-    """From now on, or from when safetensors is imported. The ways back."""
-    return [
-        when_imported("safetensors", "safe_open", lambda: apply(_openers(translator)).undo),
-        when_imported("safetensors.torch", "load_file", lambda: apply(_readers(translator)).undo),
-    ]
+def apply_when_imported(translator: Translator) -> Iterator[Undo]:
+    """Readers of safetensors, from now on or from when it is imported. Each step, when it is done, gives its undo."""
+    yield when_imported("safetensors", "safe_open", lambda: apply(_openers(translator)).undo)
+    yield when_imported("safetensors.torch", "load_file", lambda: apply(_readers(translator)).undo)
 
 
 def _openers(translator: Translator) -> list[Replacement]:

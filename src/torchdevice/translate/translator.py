@@ -91,8 +91,8 @@ class Translator:
 
     def start(self, situation: Situation) -> None:
         """Decide for a situation from now on. The ledger goes on: counts belong to the process until cleared."""
-        self.stop()
-        subclasses.notice(active=False)
+        if self.active:
+            self.stop()
         host = situation.host
         self.situation, self.host, self.fills = situation, host, situation.fills
         self.blocks = host.type == "mps"
