@@ -33,8 +33,8 @@ STEPS: dict[str, tuple[Any, str]] = {
     "masquerade": (Masquerades, "start"),
     "logging": (session_module.log, "set_up"),
     "environment": (session_module, "export"),
-    "dynamo": (session_module.compat_compilers, "when_dynamo_is_imported"),
-    "weights_only": (session_module.compat, "weights_only_cache_clear"),
+    "dynamo": (session_module.compilers, "when_dynamo_is_imported"),
+    "weights_only": (session_module.core, "weights_only_cache_clear"),
     "workers": (session_module, "_worker_replacement"),
 }
 
