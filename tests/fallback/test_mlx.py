@@ -98,6 +98,7 @@ def compared(dtypes: tuple[torch.dtype, ...]) -> Compare:
     return mode
 
 
+@pytest.mark.long
 def test_every_rule_agrees_with_torch() -> None:
     mode = compared((torch.float32, torch.int64))
     assert mode.wrong == {}
