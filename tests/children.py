@@ -40,6 +40,7 @@ class Parent:
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,  # what is read ahead, `select` would not see
         )
         atexit.register(self._end)
 
@@ -86,6 +87,11 @@ def run_module(
 ) -> subprocess.CompletedProcess[str]:
     """`python -m module arguments` from the root of this checkout, after an `import torch` in the same environment."""
     assert not any(map(environment.get, READ_BY_IMPORT)), "the child would be one in which `import torch` has acted"
+    if sys.platform != "linux":  # what Apple's frameworks hold does not outlive a fork, and Windows has none
+        command = [sys.executable, "-m", module, *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, env=dict(environment), capture_output=True, text=True, timeout=timeout, check=False
+        )
     start = tuple(sorted(_seen_by_a_start(environment).items()))
     return parent(start).run(module, *arguments, environment=environment, timeout=timeout)
 
@@ -110,8 +116,7 @@ def serve() -> Callable[[], None]:
     gc.collect()
     gc.freeze()  # the collections at a child's end would copy every page that it shares with us
     for line in requests:
-        threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
-        assert threads == 1, "a thread of this process would be missing in the child"
+        assert len(os.listdir("/proc/self/task")) == 1, "a thread of this process would be missing in the child"
         child = os.fork()
         if not child:
             requests.close()
