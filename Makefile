@@ -18,7 +18,7 @@ test: lint types layers unit
 
 # What can be known in three minutes: everything of `make test` but the tests that start processes.
 check: lint types layers $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not accelerated and not realworld and not distributed and not processes'
+	$(BIN)/python -m pytest -n 2 --maxschedchunk 1 -m 'not accelerated and not realworld and not distributed and not processes'
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -31,7 +31,7 @@ layers: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --maxschedchunk 1
 
 # On a machine with an NVIDIA GPU and a torch of its own (2.9 or newer): nothing is installed.
 test-cuda:

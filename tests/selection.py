@@ -1,7 +1,8 @@
 """Which tests start processes, read off their code, and in which order tests are run.
 
-A test starts processes if its code, a fixture of its or a helper under tests/ that these name uses a module that does.
-What cannot be seen so (a process that a library starts) is marked by hand: `make check` fails where a mark is missing.
+A test starts processes if its code, a fixture of its, or a helper under tests/ or tools/ that these name, uses a module
+that does. What cannot be seen so (a process that a library starts) is marked by hand: `make check` fails where a mark is
+missing.
 """
 
 from __future__ import annotations
@@ -83,4 +84,4 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _is_ours(value: object) -> bool:
     module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
-    return isinstance(module, str) and module.startswith("tests.")
+    return isinstance(module, str) and module.startswith(("tests.", "tools."))
