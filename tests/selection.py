@@ -1,8 +1,8 @@
 """Which tests start processes, read off their code, and in which order tests are run.
 
 A test starts processes if its code, a fixture of its, or a helper under tests/ or tools/ that these name, uses a module
-that does. What cannot be seen so (a process that a library starts) is marked by hand: `make check` fails where a mark is
-missing.
+that does. What cannot be seen so (a process that a library starts) is marked by hand: `make check` fails where a
+mark is missing.
 """
 
 from __future__ import annotations
