@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test docs lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
+.PHONY: demo test check docs lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -16,6 +16,10 @@ demo: $(VENV)/.installed
 
 test: lint types layers unit
 
+# What can be known in three minutes: everything of `make test` but the tests that start processes.
+check: lint types layers $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 --maxschedchunk 1 -m 'not accelerated and not realworld and not distributed and not processes'
+
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,7 +31,7 @@ layers: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --maxschedchunk 1
 
 # On a machine with an NVIDIA GPU and a torch of its own (2.9 or newer): nothing is installed.
 test-cuda:

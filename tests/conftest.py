@@ -11,9 +11,23 @@ from pathlib import Path
 import pytest
 
 import torchdevice
+from tests import selection
 from torchdevice.session import session
 
 ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if selection.LEFT_OUT in config.option.markexpr:
+        config.pluginmanager.register(selection.Refusal())
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and selection.starts_processes(item):
+            item.add_marker("processes")
+    items.sort(key=selection.rank)
 
 
 @pytest.fixture(autouse=True)

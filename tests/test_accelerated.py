@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import ROOT
 
 
+@pytest.mark.long
 @pytest.mark.virtual
 @pytest.mark.parametrize("device", ["cuda", "cuda:2", "mps", "mps:real", "xpu"])
 def test_on_a_virtual_device(device: str) -> None:

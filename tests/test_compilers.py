@@ -34,7 +34,7 @@ PROGRAMS: list[Callable[[torch.Tensor], torch.Tensor]] = [factories, moves, mixe
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.processes)])
 def test_compile_without_graph_breaks(program: Callable[[torch.Tensor], torch.Tensor], backend: str) -> None:
     torch._dynamo.reset()
     x = torch.tensor([1.0, 2.0])

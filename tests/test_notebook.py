@@ -30,6 +30,7 @@ def outputs(cell: Any, kind: str) -> str:
     return "".join(texts)
 
 
+@pytest.mark.processes
 def test_notebook() -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
     client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True)

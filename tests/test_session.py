@@ -95,6 +95,7 @@ def test_functions_without_a_device_are_the_original_objects(active: None) -> No
     assert all(torchdevice.original(name) is translate.points.resolve_path(name) for name in names)
 
 
+@pytest.mark.long
 def test_a_thousand_cycles_leak_nothing() -> None:
     def cycle() -> None:
         torchdevice.activate(target="cpu")

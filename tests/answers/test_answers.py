@@ -26,6 +26,7 @@ pytestmark = pytest.mark.usefixtures("active")
 # --- who is answered --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_user_code_is_told_that_cuda_is_there_and_torch_is_not() -> None:
     assert torch.cuda.is_available()
     assert torch.cuda.device_count() == 1

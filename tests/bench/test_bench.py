@@ -74,6 +74,7 @@ def test_the_command_measures_prints_and_writes(
     assert again.missing == {"virtual": "no compiler"}
 
 
+@pytest.mark.processes
 def test_a_benchmark_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     figures, reason = runner.run_one("calls", quick=True)

@@ -38,6 +38,8 @@ def too_dear(ratios: dict[str, float]) -> dict[str, str]:
     return dear
 
 
+@pytest.mark.long
+@pytest.mark.processes
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed (apt install valgrind)")
 def test_no_call_is_dearer_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """An allocation takes 350 instructions more in one heap of many: what is too dear in another one too is dear."""

@@ -82,6 +82,7 @@ def test_explain_the_whole_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.split()[:2] == ["mps:1", "cuda:1"] for line in lines)
 
 
+@pytest.mark.processes
 def test_doctor_is_well_here(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
@@ -110,11 +111,13 @@ def test_doctor_warns_of_variables_that_work_against_us(variable: str, monkeypat
     assert warned[0].fix
 
 
+@pytest.mark.processes
 def test_doctor_says_what_a_small_program_died_of() -> None:
     check = doctor._smoke("translation", "raise SystemExit('no luck')", {}, "{}")
     assert (check.status, check.detail) == ("fail", "a small program failed: no luck")
 
 
+@pytest.mark.processes
 def test_virtual_clean_removes_the_builds_of_its_cache_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +132,7 @@ def test_virtual_clean_removes_the_builds_of_its_cache_only(
     assert (build.exists(), other.exists()) == (False, True)
 
 
+@pytest.mark.processes
 def test_env_tells_versions_and_settings_but_no_paths(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fresh.parent
 
 
+@pytest.mark.long
 def test_tour(commands: Path, tmp_path: Path) -> None:
     write(
         tmp_path,

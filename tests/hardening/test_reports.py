@@ -160,6 +160,7 @@ def test_where_no_folder_can_be_made_the_program_runs_all_the_same(tmp_path: Pat
 SECRET = "hunter2-secret"
 
 
+@pytest.mark.processes
 def test_values_of_the_environment_that_are_shown_are_listed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

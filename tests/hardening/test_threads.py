@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
 import torch
 
 import torchdevice
@@ -84,6 +85,7 @@ def test_activation_while_others_compute() -> None:
     assert not torchdevice.is_active()
 
 
+@pytest.mark.long
 def test_a_short_soak() -> None:
     done = run_python("-m", "tools.hardening.soak", "20")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]

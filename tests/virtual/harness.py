@@ -13,17 +13,24 @@ from typing import Any
 
 import pytest
 
+from tests import children
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = int(os.environ.get("TORCHDEVICE_TEST_SECONDS", "240"))  # sanitizers take longer
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This checkout's sources, one thread, none of the caller's settings, then `more`."""
+    paths = [str(ROOT / "src"), str(ROOT)]
+    base = {k: v for k, v in os.environ.items() if not k.startswith("TORCHDEVICE") or k == "TORCHDEVICE_CACHE"}
+    return {**base, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **more}
 
 
 def run_python(
     *arguments: str, env: dict[str, str] | None = None, timeout: int = TIMEOUT
 ) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter with this checkout's sources; the result, whatever it is."""
-    paths = [str(ROOT / "src"), str(ROOT)]
-    base = {k: v for k, v in os.environ.items() if not k.startswith("TORCHDEVICE") or k == "TORCHDEVICE_CACHE"}
-    full = {**base, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **(env or {})}
+    full = environment(**(env or {}))
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=full, capture_output=True, text=True, timeout=timeout, check=False
     )
@@ -37,7 +44,14 @@ def on(device: str, env: dict[str, str] | None = None) -> Callable[[Callable[...
         @functools.wraps(body)
         def test(**parameters: Any) -> None:
             name = f"{body.__module__}:{body.__name__}"
-            done = run_python("-m", "tests.virtual.harness", device, name, repr(parameters), env=env)
+            done = children.run_module(
+                "tests.virtual.harness",
+                device,
+                name,
+                repr(parameters),
+                environment=environment(**(env or {})),
+                timeout=TIMEOUT,
+            )
             assert done.returncode == 0, (
                 f"{name} on {device} (exit {done.returncode})\n{done.stdout}\n{done.stderr[-6000:]}"
             )

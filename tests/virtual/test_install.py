@@ -73,6 +73,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
         build.build()
 
 
+@pytest.mark.processes
 def test_the_cache_is_keyed_and_can_be_cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
     wanted = build.target()
@@ -84,6 +85,7 @@ def test_the_cache_is_keyed_and_can_be_cleaned(monkeypatch: pytest.MonkeyPatch, 
     assert build.cached() == []
 
 
+@pytest.mark.processes
 def test_a_broken_build_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     fake = tmp_path / "c++"
     fake.write_text("#!/bin/sh\necho 'x.cpp:1: error: unknown standard' >&2\nexit 1\n")
@@ -100,10 +102,12 @@ def test_importing_is_light() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.processes
 def test_the_library_compiles_without_a_warning() -> None:
     assert build.build().with_suffix(".log").read_text() == ""
 
 
+@pytest.mark.processes
 def test_a_binary_that_is_not_whole_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
     built = []
@@ -138,6 +142,7 @@ def test_the_cache_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("open_to_all", ["cache", "."])
 def test_a_folder_that_others_can_write_is_refused(
     open_to_all: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +154,7 @@ def test_a_folder_that_others_can_write_is_refused(
         build.build()
 
 
+@pytest.mark.processes
 def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
     monkeypatch.setattr(build.os, "getuid", lambda: 12345678)
