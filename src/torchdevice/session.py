@@ -16,6 +16,7 @@ from typing import Any
 
 from torchdevice import process
 from torchdevice._torch import compilers, core
+from torchdevice.answers.asked import unanswered_names
 from torchdevice.answers.scoped import Masquerades
 from torchdevice.config import VISIBLE_GPUS, Config, apply_to_children, resolve_config, without_settings
 from torchdevice.distributed.points import Distributed
@@ -48,6 +49,11 @@ class Status:
     redirected_places: int
     simulated_calls: int
     lost: tuple[str, ...]
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """Names that this torch asks of torch._C and nobody answers. The first look takes a second."""
+        return unanswered_names()
 
 
 class Session:
@@ -111,6 +117,8 @@ class Session:
             host,
             config.policy,
             config.float64,
+            self._masquerades().ordered if config.masquerade else {},
+            self._masquerades().failure_of if config.masquerade else None,
             at_first_decision=look_again if is_untouched(host) else None,
             at_first_redirect=process.say_lost if host.lost else None,
         )
@@ -125,7 +133,7 @@ class Session:
 
     def _replace(self, config: Config, host: Host) -> None:
         """Put in place what a host needs; all of it, or nothing. It passes everything through until the start."""
-        filling = self._situation(config, host).fills
+        filling = Situation(host, config.policy).fills
         replacements = [*self._replacements.select(filling, lacks_dtypes(host.type))]
         if config.masquerade:
             replacements += self._masquerades().select(host, config.device_count)
@@ -141,10 +149,8 @@ class Session:
         """What goes with the replacements: each step, when it is done, gives its undo."""
         if config.masquerade:
             masked, groups = self._masquerades(), self._process_groups()
-            yield masked.stop
-            yield from masked.start(host)
-            yield groups.stop
-            yield from groups.start()
+            yield from masked.apply()
+            yield from groups.apply()
         yield from loading.apply_when_imported(self._translator)
         self._register_builtins()
         yield compilers.when_dynamo_is_imported(self._register_twins)
@@ -296,7 +302,8 @@ class Session:
             if self._config is None:
                 self.activate(target="cpu", policy=config.policy)
             else:
-                self._translator.start(self._situation(self._config, Host("cpu")))
+                now = self._translator.situation
+                self._translator.start(replace(now, host=Host("cpu"), at_first_decision=None, at_first_redirect=None))
 
     def _in_forked_child(self) -> None:
         """A child that cannot use its parent's accelerator stays on the CPU.

@@ -65,6 +65,16 @@ def test_what_takes_a_device_raises_cudas_class(name: str, fixture: str, request
     assert torch.cuda.memory_stats()["num_ooms"] == before + 1
 
 
+def test_failures_are_counted_for_the_devices_that_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count in ("1", "4", "1"):  # the devices of each number are built once, and used again
+        monkeypatch.setenv("TORCHDEVICE_DEVICE_COUNT", count)
+        with torchdevice.redirect(target="cpu"):
+            before = torch.cuda.memory_stats()["num_ooms"]
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.empty(HUGE, device="cuda")
+            assert torch.cuda.memory_stats()["num_ooms"] == before + 1
+
+
 @pytest.mark.parametrize("name", {**WRAPPED, **OPERATORS})
 @pytest.mark.parametrize("fixture", ["active", "alone"])
 def test_clauses_of_cuda_code_catch_every_failure(name: str, fixture: str, request: pytest.FixtureRequest) -> None:

@@ -31,13 +31,13 @@ def failing(*args: Any, **kwargs: Any) -> Any:
 
 
 STEPS: dict[str, tuple[Any, str]] = {
-    "masquerade": (Masquerades, "start"),
+    "masquerade": (Masquerades, "apply"),
     "logging": (session_module.log, "apply"),
     "environment": (session_module, "apply_to_children"),
     "dynamo": (session_module.compilers, "when_dynamo_is_imported"),
     "weights_only": (session_module.core, "weights_only_cache_clear"),
     "workers": (session_module, "_worker_replacement"),
-    "process groups": (Distributed, "start"),
+    "process groups": (Distributed, "apply"),
     "checkpoints": (session_module.loading, "apply_when_imported"),
     "listeners": (session_module, "_entered"),
     "translator": (Translator, "start"),

@@ -106,15 +106,9 @@ class Failures:
             self._target.ooms += type(found) is OutOfMemory
         return found
 
-    def watch(self) -> list[Undo]:
-        """Meet errors from now on; the ways back."""
-        translator = self._register.translator
-        translator.failure_of = self.mapped
-
-        def unwatch() -> None:
-            translator.failure_of = None
-
-        return [unwatch, self._monitor() or self._answer_by_name()]
+    def apply(self) -> Undo:
+        """Meet errors that are raised outside of our wrappers from now on."""
+        return self._monitor() or self._answer_by_name()
 
     def _monitor(self) -> Undo | None:
         """See every exception that is raised in Python frames; None where that cannot be had."""

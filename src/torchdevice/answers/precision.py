@@ -61,7 +61,7 @@ def _with_statistics(operator: Callable[..., Any], args: tuple[Any, ...], statis
     return result
 
 
-def install_norms() -> Callable[[], None]:
+def apply_to_norms() -> Callable[[], None]:
     """Register the kernels; the returned function takes them away."""
     kernels = dispatcher.Registrations()
     for name, weight in NORMS.items():
@@ -108,7 +108,7 @@ def _is_half(value: Any) -> bool:
     return isinstance(value, RealTensor) and value.dtype is torch.float16
 
 
-def install() -> Callable[[], None]:
+def apply() -> Callable[[], None]:
     """Register the kernels; the returned function takes them away."""
     kernels = dispatcher.Registrations()
     for name in overloads():

@@ -9,7 +9,8 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -172,13 +173,22 @@ def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
     return made
 
 
+@dataclass(frozen=True)
+class _Built:
+    """What one host with one number of devices needs. All of it is answered by one device object."""
+
+    host: Host
+    replacements: list[Replacement]
+    failures: failures.Failures | None  # None where CUDA is the device
+
+
 class Masquerades:
     """All namespaces that a host lacks. Built when first needed, kept for the process."""
 
     def __init__(self, translator: Translator) -> None:
         self.register = Register(translator)
-        self._built: dict[tuple[Host, int], list[Replacement]] = {}
-        self._targets: dict[Host, Real] = {}
+        self._built: dict[tuple[Host, int], _Built] = {}
+        self._selected: _Built | None = None
         self.skips: list[Skip] = []
 
     def select(self, host: Host, told: int = 1) -> list[Replacement]:
@@ -187,10 +197,11 @@ class Masquerades:
         self.register.places.clear()
         if (host, told) not in self._built:
             self._built[host, told] = self._build(host, told)
-        return self._built[host, told]
+        self._selected = self._built[host, told]
+        return self._selected.replacements
 
-    def _build(self, host: Host, told: int) -> list[Replacement]:
-        target = self._targets[host] = target_of(host, told)
+    def _build(self, host: Host, told: int) -> _Built:
+        target = target_of(host, told)
         made: list[Replacement] = []
         for kind in SURFACE:
             if kind != host.type and hasattr(torch, kind):
@@ -201,45 +212,40 @@ class Masquerades:
                     made += _completed(getattr(torch, host.type), made)
                     if host.type == "cpu":
                         made += accelerator.replacements(masquerade.shadow.globals["torch.cuda"], self.register)
-        if host.type != "cuda":
-            made += outside.replacements(outside.NEIGHBOURS, self.register, resolve_path)
-            for each in made:
-                if hasattr(each.value, "__wrapped__"):
-                    compilers.register_script_builtin(each.value, each.value.__wrapped__)
-        return made
+        if host.type == "cuda":
+            return _Built(host, made, None)
+        made += outside.replacements(outside.NEIGHBOURS, self.register, resolve_path)
+        for each in made:
+            if hasattr(each.value, "__wrapped__"):
+                compilers.register_script_builtin(each.value, each.value.__wrapped__)
+        return _Built(host, made, failures.Failures(self.register, target))
 
-    def start(self, host: Host) -> list[Callable[[], object]]:
-        """What is no attribute of torch: kernels, and names of modules that load later. The ways back, in order."""
-        ways_back: list[Callable[[], object]] = []
+    @property
+    def ordered(self) -> dict[str, Any]:
+        """What stands for torch.Stream and torch.Event while the selected replacements are in place."""
+        on_cpu = self._selected is not None and self._selected.host.type == "cpu"
+        return {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event} if on_cpu else {}
+
+    @property
+    def failure_of(self) -> Callable[[BaseException], BaseException | None] | None:
+        """CUDA's error for an error of the selected host's device; None where CUDA is the device."""
+        known = self._selected.failures if self._selected is not None else None
+        return known.mapped if known is not None else None
+
+    def apply(self) -> Iterator[Callable[[], object]]:
+        """What is no attribute of torch: kernels, and names of modules that load later. Each step gives its undo."""
+        selected = self._selected
+        assert selected is not None
+        yield self.register.places.clear  # answer nobody any more, also through names that user code has kept
         later = lightning.REGISTRIES_LATER
-        if host.type != "cuda":
-            ways_back += self._answer_for_cuda(host)
+        if selected.host.type == "cpu":
+            yield precision.apply_to_norms()
+            yield precision.apply()
+        if selected.failures is not None:
+            yield selected.failures.apply()
             later += outside.LATER + lightning.CHECKS_LATER
+        for module, name, rows in later:
+            yield imports.when_imported(module, name, functools.partial(self._replaced, rows))
 
-        def replace(rows: tuple[outside.Neighbour, ...]) -> None:
-            made = outside.replacements(rows, self.register, resolve_path)
-            ways_back.append(apply(made).undo)
-
-        stop_waiting = [
-            imports.when_imported(module, name, functools.partial(replace, rows)) for module, name, rows in later
-        ]
-        return [lambda: self._go_back(ways_back), *stop_waiting]
-
-    def _answer_for_cuda(self, host: Host) -> list[Callable[[], object]]:
-        ways_back: list[Callable[[], object]] = []
-        if host.type == "cpu":
-            ways_back += [precision.install_norms(), precision.install()]
-            self.register.translator.ordered.update(
-                {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event}
-            )
-            ways_back.append(self.register.translator.ordered.clear)
-        return ways_back + failures.Failures(self.register, self._targets[host]).watch()
-
-    @staticmethod
-    def _go_back(ways: list[Callable[[], object]]) -> None:
-        while ways:
-            ways.pop()()
-
-    def stop(self) -> None:
-        """Answer nobody any more, also through names that user code has kept."""
-        self.register.places.clear()
+    def _replaced(self, rows: tuple[outside.Neighbour, ...]) -> Callable[[], object]:
+        return apply(outside.replacements(rows, self.register, resolve_path)).undo

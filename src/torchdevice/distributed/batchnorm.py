@@ -120,7 +120,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 }
 
 
-def engage(kind: str) -> Callable[[], None]:
+def apply(kind: str) -> Callable[[], None]:
     """Put the operators under a device that lacks them; the result takes them away."""
     kernels = dispatcher.Registrations()
     for name, kernel in OPERATORS.items():

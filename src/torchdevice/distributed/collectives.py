@@ -256,7 +256,7 @@ class _Engaged:
     kernels: dispatcher.Registrations | None = None
 
 
-def engage() -> Callable[[], None]:
+def apply() -> Callable[[], None]:
     """Put the kernels in place; the result takes them away."""
     _Engaged.wanted += 1
     if _Engaged.kernels is None:

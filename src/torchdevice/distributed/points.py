@@ -285,12 +285,13 @@ class Distributed:
             self._built[host.type] = [*self._creators(), *self._reductions(), *self._answers(), *self._written()]
         return [*self._built[host.type], *self._capability(host)]
 
-    def start(self) -> list[Callable[[], object]]:
-        """Wait for modules that are loaded later; the ways back."""
-        if not dist.is_available():
-            return []
-        untraced = compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
-        return [untraced, *(self._when_loaded(*row) for row in LATER)]
+    def apply(self) -> Iterator[Callable[[], object]]:
+        """Wait for the first group, and for modules that are loaded later. Each step gives its undo."""
+        yield self._undo_first_group
+        if dist.is_available():
+            yield compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
+            for row in LATER:
+                yield self._when_loaded(*row)
 
     def _when_loaded(self, module: str, last: str, path: str, adapter: Callable[..., Any]) -> Callable[[], object]:
         def replace() -> Callable[[], object]:
@@ -304,8 +305,7 @@ class Distributed:
 
         return imports.when_imported(module, last, replace)
 
-    def stop(self) -> None:
-        """Take away what the first group switched on."""
+    def _undo_first_group(self) -> None:
         self._running = False
         while self._ways_back:
             self._ways_back.pop()()
@@ -317,9 +317,9 @@ class Distributed:
         kind = self._translator.host.type
         self._ways_back.append(backends.carry_over())
         backends.note(self._register.ledger, kind)
-        self._ways_back.append(collectives.engage())
+        self._ways_back.append(collectives.apply())
         if kind in UNNUMBERED:
-            self._ways_back.append(batchnorm.engage(kind))
+            self._ways_back.append(batchnorm.apply(kind))
             if kind != "cpu":
                 self._ways_back += [collectives.stage(kind, layout, self._note_staged) for layout in ("", "Sparse")]
 

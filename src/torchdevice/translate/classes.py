@@ -145,10 +145,10 @@ def stream_class(real: type, path: str, translator: Translator) -> StandInType:
 
     def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         asked = args[0] if args else kwargs.get("device")
-        if path in translator.ordered and "stream_id" not in kwargs and translator.in_force:
+        if path in translator.situation.ordered and "stream_id" not in kwargs and translator.in_force:
             options = {name: value for name, value in kwargs.items() if name != "device"}
             if asked is None or translator.redirected_type(str(asked), path, depth=2).partition(":")[0] == "cpu":
-                return translator.ordered[path](**options)
+                return translator.situation.ordered[path](**options)
         if asked is not None and "stream_id" not in kwargs:
             given = translator.translate(asked, path, depth=2)
             if args:

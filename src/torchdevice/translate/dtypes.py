@@ -39,7 +39,8 @@ def narrowed(
 ) -> Any:
     """The call again, in a dtype that the target has, or on the CPU. Raises `refusal` if it is something else."""
     if isinstance(refusal, RuntimeError):
-        failure = translator.failure_of(refusal) if translator.failure_of is not None else None
+        failure_of = translator.situation.failure_of
+        failure = failure_of(refusal) if failure_of is not None else None
         if failure is None:
             raise refusal
         raise failure from refusal

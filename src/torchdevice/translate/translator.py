@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -32,13 +32,16 @@ _suspended: ContextVar[bool] = ContextVar("torchdevice_suspended", default=False
 class Situation:
     """Everything that decisions depend on between a start and a stop.
 
-    The first decision may find that another situation is due: `at_first_decision` starts it. `at_first_redirect` is
-    told once, also of a place that is known.
+    `ordered`: what stands for torch.Stream and torch.Event where the target has neither. `failure_of`: CUDA's error for
+    an error of the target. The first decision may find that another situation is due: `at_first_decision` starts it.
+    `at_first_redirect` is told once, also of a place that is known.
     """
 
     host: Host
     policy: str = "accelerate"
     float64: str = "downcast"
+    ordered: Mapping[str, Any] = field(default_factory=dict)
+    failure_of: Callable[[BaseException], BaseException | None] | None = None
     at_first_decision: Callable[[], None] | None = None
     at_first_redirect: Callable[[Redirect], None] | None = None
 
@@ -74,8 +77,6 @@ class Translator:
         self.host = Host("cpu")
         self.situation = Situation(self.host)
         self.blocks = False  # copies to the target wait, whatever was asked
-        self.ordered: dict[str, Any] = {}  # what stands for torch.Stream and torch.Event where the target has neither
-        self.failure_of: Callable[[BaseException], BaseException | None] | None = None  # CUDA's error for the target's
         self.active = False
         self.fills = False
         self.roles = Roles()

@@ -28,7 +28,7 @@ def install(kind: str) -> None:
         _offer_vendor_backend(module, kind)
         _add_cpu(module.BackendConfig, kind)
         _fill_gaps(module)
-        collectives.engage()
+        collectives.apply()
         # gloo gives a sparse tensor new indices, when it is done: its twin's are not the tensor's own any more.
         _kept.append(collectives.stage(kind, "Sparse"))
         compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
