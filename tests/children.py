@@ -71,8 +71,9 @@ class Parent:
         return _number(answers)
 
     def _end(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
         self._process.wait()
 
 

@@ -12,7 +12,7 @@
     rows         every public name of the namespaces, what becomes of it, and what it answers
     audience     who is answered and who gets the truth; counts
     accelerator  torch.accelerator on a host without one
-    outside      names outside the namespaces that CUDA code uses with them; parallel is what some stand for
+    outside      names outside the namespaces that CUDA code uses with them
     failures     the target's errors in the classes and words that CUDA code looks for
     precision    operators that autocast("cuda") computes in float32
     packages     libraries that would load CUDA-only code, and get the truth

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice._torch.core import RealDevice
-from torchdevice.answers import devices, parallel
+from torchdevice.answers import comm, devices
 from torchdevice.answers.audience import Register
 from torchdevice.answers.device import constant
 from torchdevice.answers.rows import Kind, Row
@@ -247,20 +247,23 @@ NEIGHBOURS = (
     Neighbour("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
     Neighbour("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
     Neighbour("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
-    Neighbour("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(parallel.scatter)),
-    Neighbour("torch.nn.parallel.gather", S, f"joined on the target{_ONE}", on_one_device(parallel.gather)),
-    Neighbour("torch.nn.parallel.replicate", S, f"the module itself{_ONE}", on_one_device(parallel.replicate)),
+    Neighbour("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(comm.scatter_on_one)),
+    Neighbour("torch.nn.parallel.gather", S, f"joined on the target{_ONE}", on_one_device(comm.gather_on_one)),
+    Neighbour("torch.nn.parallel.replicate", S, f"the module itself{_ONE}", on_one_device(comm.replicate_on_one)),
     Neighbour(
-        "torch.nn.parallel.parallel_apply", S, f"one after the other{_ONE}", on_one_device(parallel.parallel_apply)
+        "torch.nn.parallel.parallel_apply", S, f"one after the other{_ONE}", on_one_device(comm.parallel_apply_on_one)
     ),
     Neighbour(
-        "torch.nn.parallel.data_parallel", S, f"the module on all inputs{_ONE}", on_one_device(parallel.data_parallel)
+        "torch.nn.parallel.data_parallel",
+        S,
+        f"the module on all inputs{_ONE}",
+        on_one_device(comm.data_parallel_on_one),
     ),
     Neighbour(
         "torch.nn.parallel.DataParallel.__init__",
         S,
         f"as with one GPU{_ONE}",
-        on_one_device(parallel.data_parallel_init),
+        on_one_device(comm.data_parallel_init_on_one),
     ),
 )
 

@@ -19,7 +19,7 @@ from torchdevice._torch import dispatcher
 from torchdevice.answers import installed as torch_build
 from torchdevice.answers.virtual import Virtual
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
-from torchdevice.virtual import build, compilers, distributed, legacy, storage, supported
+from torchdevice.virtual import build, build_parts, supported
 from torchdevice.virtual.library import Library
 
 
@@ -131,12 +131,12 @@ def physical_memory() -> int:
 
 def _install_the_rest(device: str, library: Library) -> None:
     """What a build for the device has in C beside its namespace."""
-    storage.install(device, library)
-    compilers.install(device)
+    build_parts.install_storages(device, library)
+    build_parts.install_compilers(device)
     if device == "cuda":
-        legacy.install()
-    if device in distributed.VENDOR:
-        distributed.install(device)
+        build_parts.install_legacy_types()
+    if device in build_parts.VENDOR:
+        build_parts.install_collectives(device)
 
 
 def _let_autograd_finish(library: Library) -> None:

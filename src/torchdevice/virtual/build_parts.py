@@ -1,0 +1,318 @@
+"""What a build of torch for a device has in C beside its namespace: storages, legacy types, compilers, collectives.
+
+Storages: constructors, moves, sharing between processes. Legacy types: `torch.cuda.FloatTensor` and its kin. Compilers:
+inductor must not look for Triton, fusers not for NVRTC, builders not for nvcc. Collectives: c10d's operators run on the
+CPU twins of a device's tensors, so gloo does the work; `nccl` (on xpu: `xccl`) stays the name that programs ask for and
+read back. Nothing here is undone: a virtual device stays for the life of its process.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torchdevice._torch import builds
+from torchdevice._torch.core import legacy_tensor_types
+from torchdevice._torch.imports import when_imported
+from torchdevice.errors import explain_error
+from torchdevice.virtual.library import Library
+
+
+def new_storage(size: int, device: torch.device | str) -> torch.UntypedStorage:
+    return torch.empty(int(size), dtype=torch.uint8, device=device).untyped_storage()
+
+
+def install_storages(kind: str, lib: Library) -> None:
+    original_new = torch.UntypedStorage.__new__
+
+    def construct(cls: type, *arguments: Any, **options: Any) -> torch.UntypedStorage:
+        """UntypedStorage(n, device=…): the C constructor knows only the devices that it was compiled with."""
+        device = options.get("device")
+        if device is None or torch.device(device).type != kind or "allocator" in options:
+            return original_new(cls, *arguments, **options)
+        if not arguments:
+            return new_storage(0, device)
+        if isinstance(arguments[0], int):
+            return new_storage(arguments[0], device)
+        return new_storage(len(arguments[0]), device).copy_(original_new(cls, arguments[0]), False)
+
+    def move(self: torch.UntypedStorage, device: Any = None, non_blocking: bool = False) -> torch.UntypedStorage:
+        target = torch.device(kind, device) if isinstance(device, int) else torch.device(device or kind)
+        if self.device.type == kind and target.index in (None, self.device.index):
+            return self
+        return new_storage(self.nbytes(), target).copy_(self, non_blocking)
+
+    def resize(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        if self.device.type != kind or kind == "mps":  # the real MPS cannot either, and says so
+            return original_resize(self, size)
+        lib.call("resize", self._cdata, size)
+        return self
+
+    original_resize = torch.UntypedStorage.resize_
+    torch.UntypedStorage.resize_ = resize
+    torch.UntypedStorage.__new__ = staticmethod(construct)
+    if kind == "cuda":
+        _share_between_processes(lib)
+    if kind == "mps":
+        builds.StorageBase.mps = move  # torch.load asks for it by this name
+
+
+def _share_between_processes(lib: Library) -> None:
+    """CUDA's IPC handles: the bytes move into shared memory once, and every process maps the same ones."""
+    shared: dict[int, torch.UntypedStorage] = {}
+
+    def share(self: torch.UntypedStorage) -> tuple[Any, ...]:
+        home = shared.get(self.data_ptr())
+        if home is None:
+            home = builds.new_shared_memory(self.nbytes())
+            home.copy_(self.cpu())
+            lib.call("adopt", self._cdata, home._cdata)
+            shared[self.data_ptr()] = home
+        return (self.device.index, builds.handle_of(home), self.nbytes(), 0, b"", 0, b"", False)
+
+    def attach(cls: type, device: int, handle: tuple[Any, ...], size: int, *_: Any) -> torch.UntypedStorage:
+        home = builds.shared_memory_at(handle)
+        attached = new_storage(0, torch.device("cuda", device))
+        lib.call("adopt", attached._cdata, home._cdata)
+        return attached
+
+    def release(cls: type, *_: Any, **__: Any) -> None:
+        """Shared memory counts its users itself."""
+
+    builds.share_between_processes(share, attach, release)
+
+
+# Of the types that every build names, those of CUDA: `Float` → float32.
+DTYPES = {
+    name.removesuffix("Tensor"): getattr(torch, name).dtype
+    for module, name in legacy_tensor_types()
+    if module is torch.cuda
+}
+VIEWED = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)
+
+
+class LegacyType(type):
+    """The type of those classes: `isinstance(x, torch.cuda.FloatTensor)` asks for device and dtype, as torch's does."""
+
+    dtype: torch.dtype
+    is_cuda = True
+    is_sparse = False
+    layout = torch.strided
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype == cls.dtype and not value.is_sparse
+
+    def __call__(cls, *arguments: Any, **options: Any) -> torch.Tensor:
+        """FloatTensor(), (2, 3), (sequence), (storage), (tensor): a new tensor on the current device."""
+        device = torch.device(options.get("device", "cuda"))
+        if not arguments:
+            return torch.empty(0, dtype=cls.dtype, device=device)
+        first = arguments[0]
+        if isinstance(first, torch.Tensor):
+            return first.to(device=device, dtype=cls.dtype)
+        if isinstance(first, (torch.UntypedStorage, torch.TypedStorage)):
+            return torch.empty(0, dtype=cls.dtype, device=device).set_(first)
+        if isinstance(first, int):
+            return torch.empty(*arguments, dtype=cls.dtype, device=device)
+        if isinstance(first, torch.Size):
+            return torch.empty(first, dtype=cls.dtype, device=device)
+        return torch.tensor(first, dtype=cls.dtype, device=device)
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.cuda.{cls.__name__}'>"
+
+
+def install_legacy_types() -> None:
+    """Puts the classes into torch.cuda, and teaches `Tensor.type` and `set_default_tensor_type` about them."""
+    for prefix, dtype in DTYPES.items():
+        name = f"{prefix}Tensor"
+        made = LegacyType(name, (), {"dtype": dtype, "__module__": "torch.cuda"})
+        setattr(torch.cuda, name, made)
+    original_type = torch.Tensor.type
+    original_default = builds.set_default_tensor_type
+    original_new = torch.Tensor.__new__
+    default_is_here = False
+    by_name = {f"torch.cuda.{name}Tensor": dtype for name, dtype in DTYPES.items()}
+
+    def tensor_type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+        wanted = (
+            dtype.dtype if isinstance(dtype, LegacyType) else by_name.get(dtype) if isinstance(dtype, str) else None
+        )
+        if wanted is None:
+            return original_type(self, dtype, non_blocking, **options) if dtype is not None else original_type(self)
+        return self.to(device=self.device if self.is_cuda else "cuda", dtype=wanted, non_blocking=non_blocking)
+
+    def new(cls: Any, *arguments: Any, **options: Any) -> Any:
+        """`torch.Tensor(2, 3)` is of the default type; of a tensor or a storage it is a view."""
+        made = original_new(cls, *arguments, **options)
+        if not default_is_here or cls is not torch.Tensor or (arguments and isinstance(arguments[0], VIEWED)):
+            return made
+        return made.to("cuda")
+
+    def set_default_tensor_type(kind: Any) -> None:
+        nonlocal default_is_here
+        default_is_here = isinstance(kind, LegacyType)
+        if isinstance(kind, LegacyType):
+            torch.set_default_dtype(kind.dtype)
+            torch.set_default_device("cuda")
+        else:
+            original_default(kind)
+            torch.set_default_device(None)
+
+    vars(new)["__wrapped__"] = original_new  # torch's compiler compares signatures
+    torch.Tensor.__new__ = staticmethod(new)
+    torch.Tensor.type = tensor_type
+    builds.replace_set_default_tensor_type(set_default_tensor_type)
+
+
+def _inductor(kind: str) -> None:
+    """`torch.compile()` without a backend compiles graphs of the virtual device ahead of time and runs them eagerly."""
+    wrapper = builds.Inductor
+    compile_with_inductor = wrapper.__call__
+
+    @functools.wraps(compile_with_inductor)
+    def compile_graph(self: Any, model: Any, inputs: Any) -> Any:
+        if not _touches(kind, model, inputs):
+            return compile_with_inductor(self, model, inputs)
+        return builds.compile_without_inductor(model, inputs)
+
+    wrapper.__call__ = compile_graph
+
+
+def _touches(kind: str, model: Any, inputs: Any) -> bool:
+    def on_device(value: Any) -> bool:
+        device = getattr(value, "device", value)
+        return isinstance(device, torch.device) and device.type == kind
+
+    if any(on_device(value) for value in inputs):
+        return True
+    if any(on_device(t) for t in (*model.parameters(), *model.buffers())):
+        return True
+    nodes = getattr(model, "graph", None)
+    values = [v for node in nodes.nodes for v in (*node.args, *node.kwargs.values())] if nodes is not None else []
+    return any(on_device(v) or (isinstance(v, str) and v.partition(":")[0] == kind) for v in values)
+
+
+def _hide_toolkit() -> None:
+    """Extension builders see no nvcc and take their own fallback; those that have none are told why."""
+    vars(sys.modules["torch.utils.cpp_extension"]).update(CUDA_HOME=None, CUDNN_HOME=None, _join_cuda_home=_no_toolkit)
+
+
+def _no_toolkit(*paths: str) -> str:
+    """In torch's class and first words, which builders may look for."""
+    raise OSError(
+        explain_error(
+            "CUDA_HOME environment variable is not set, and a CUDA extension was to be built",
+            "the cuda device here is a virtual one, which cannot run CUDA sources",
+            "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
+        )
+    )
+
+
+def _no_native_kernels() -> None:
+    """Operators of torch's own that are written in Triton or CuteDSL: where those are installed, torch uses them."""
+    import torch.backends.python_native as kernels
+
+    for language in kernels.available_dsls:
+        getattr(kernels, language).disable()
+
+
+def _hide_triton() -> None:
+    """Nobody who asks finds it: libraries that have a path beside it take that one."""
+    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
+
+
+def install_compilers(kind: str) -> None:
+    _inductor(kind)
+    if kind != "mps":
+        _hide_triton()
+    when_imported("torch._native", "", _no_native_kernels)
+    builds.fuse_nothing_on_gpus()
+    if kind == "cuda":
+        when_imported("torch.utils.cpp_extension", "", _hide_toolkit)
+
+
+C10D = "torch.distributed.distributed_c10d"
+VENDOR = {"cuda": "NCCL", "xpu": "XCCL"}
+_kept: list[object] = []  # kernels end with the last reference to them; a virtual device stays
+
+
+def install_collectives(kind: str) -> None:
+    def patch() -> None:
+        module = sys.modules[C10D]
+        from torchdevice._torch import compilers
+        from torchdevice._torch import distributed as private
+        from torchdevice.distributed import collectives  # torch.distributed is loaded now
+
+        _offer_vendor_backend(module, kind)
+        _add_cpu(module.BackendConfig, kind)
+        _fill_gaps(module)
+        collectives.apply()
+        # gloo gives a sparse tensor new indices, when it is done: its twin's are not the tensor's own any more.
+        _kept.append(collectives.stage(kind, "Sparse"))
+        compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
+
+    when_imported(C10D, "", patch)
+
+
+def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
+    import torch.distributed
+
+    from torchdevice.distributed import backends
+
+    name = VENDOR[kind]
+    backend = backends.group_class(name)
+    if backend is None:
+        return  # torch without gloo: nothing can stand in, and torch's own message says so
+
+    def is_available() -> bool:
+        return True
+
+    is_available.__name__ = f"is_{name.lower()}_available"
+    for place in (module, torch.distributed):
+        vars(place).update({f"ProcessGroup{name}": backend, is_available.__name__: is_available})
+    vars(module)[f"_{name}_AVAILABLE"] = True
+    # Asked for where torch is told to check collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL) and has NCCL.
+    builds.hash_tensors_with(_hash_tensors)
+
+
+def _hash_tensors(tensors: list[Any]) -> int:
+    return hash(tuple(bytes(tensor.cpu().contiguous().view(-1).tolist()) for tensor in tensors))
+
+
+def _always() -> bool:
+    return True
+
+
+def _fill_gaps(module: ModuleType) -> None:
+    import torch.distributed
+
+    from torchdevice._torch import distributed as private
+    from torchdevice.distributed import points
+
+    for name in private.reductions():
+        method = getattr(module.ProcessGroup, name)
+        setattr(
+            module.ProcessGroup, name, points.premultiplied(method, f"torch.distributed.ProcessGroup.{name}", _always)
+        )
+    for name, adapter in {"_coalescing_manager": points.coalescing, "split_group": points.splitting}.items():
+        replacement = adapter(getattr(module, name), f"{module.__name__}.{name}", _always)
+        for place in (module, torch.distributed):
+            setattr(place, name, replacement)
+
+
+def _add_cpu(config: Any, kind: str) -> None:
+    """Our kernel for c10d's operators goes on to the CPU's, which asks the group for its CPU backend."""
+    original = config.get_device_backend_map
+
+    def get_device_backend_map(self: Any) -> dict[str, Any]:
+        chosen = original(self)
+        if kind in chosen and "cpu" not in chosen:
+            return {"cpu": chosen[kind], **chosen}
+        return dict(chosen)
+
+    config.get_device_backend_map = get_device_backend_map
