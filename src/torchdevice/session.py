@@ -375,7 +375,7 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 
     there = virtual.installed()
     refused = there.refused if there is not None and there.device == host.type else frozenset()
-    return fallback.apply(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
+    return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
 
 
 def _note_staged(operator: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -102,6 +103,20 @@ def test_batch_statistics_in_half_precision_are_kept() -> None:
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_capture_belongs_to_its_thread() -> None:
+    graph, x = torch.cuda.CUDAGraph(), torch.zeros(3, device="cuda")
+    graph.capture_begin()
+    x += 1
+    with ThreadPoolExecutor(1) as other:
+        assert not other.submit(torch.cuda.is_current_stream_capturing).result()
+        with pytest.raises(RuntimeError, match="from another thread"):
+            other.submit(graph.capture_end).result()
+    assert torch.cuda.is_current_stream_capturing()
+    graph.capture_end()
+    graph.replay()
+    assert x.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_capture_imports_nothing_of_the_compiler() -> None:
@@ -258,7 +273,9 @@ def test_profilers_that_are_told_of_cuda() -> None:
         ("cuda.cufft_plan_cache", "max_size", 10),
     ],
 )
-def test_flags_can_be_set_and_read(path: str, name: str, value: Any) -> None:
+def test_flags_can_be_set_and_read(path: str, name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # torch's own test helpers, which other tests of this process may have imported, forbid it.
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
     owner = resolve_path(f"torch.backends.{path}")
     before = getattr(owner, name)
     setattr(owner, name, value)

@@ -139,7 +139,7 @@ def test_gradients_where_torch_makes_them_and_lacks_an_operator() -> None:
         for device in ("cpu", "cuda"):
             matrix = DENSE.to(device).to_sparse_csr().requires_grad_()
             factor = torch.arange(12.0, device=device).view(4, 3).requires_grad_()
-            undo = fallback.apply("cuda", "cpu", "test", missing)
+            undo = fallback.engage("cuda", "cpu", "test", missing)
             try:
                 torch.sparse.mm(matrix, factor, kind).sum().backward()
             finally:

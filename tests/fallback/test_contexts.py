@@ -33,7 +33,7 @@ def _with(body: Callable[[str], None], device: str, suffix: str) -> Callable[[],
         torchdevice.activate(policy="portable")
         if device == "xpu":
             fallback.coverage.undo()
-            fallback.apply(device, "cpu", "a test", refused={(OPERATOR, "")})
+            fallback.engage(device, "cpu", "a test", refused={(OPERATOR, "")})
         body(device)
 
     run.__name__, run.__module__ = body.__name__ + suffix, body.__module__

@@ -80,10 +80,14 @@ class Recording:
         _capture.recorder = self._recorder
 
     def end(self) -> None:
-        assert self._recorder is not None
+        recorder = self._recorder
+        assert recorder is not None
+        mine = recorder is getattr(_capture, "recorder", None)
+        if not mine:
+            raise RuntimeError("CUDA error: attempt to terminate a thread-local capture sequence from another thread")
         _capture.recorder = None
-        self._recorder.__exit__(None, None, None)
-        self._recorder.finish()
+        recorder.__exit__(None, None, None)
+        recorder.finish()
 
     def replay(self) -> None:
         assert self._recorder is not None

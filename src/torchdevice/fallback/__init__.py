@@ -17,7 +17,7 @@ from torchdevice.fallback.route import Router
 from torchdevice.fallback.table import Matrix, read_matrix
 from torchdevice.ledger import Fallback, FallbackTotals, Listener, fallbacks
 
-__all__ = ["apply", "clear", "guard", "matrix", "totals"]
+__all__ = ["clear", "engage", "guard", "matrix", "totals"]
 
 coverage = Coverage()
 
@@ -30,7 +30,7 @@ def chain_of(setting: str, target: str) -> tuple[str, ...]:
     return ("mlx", "cpu") if wants_mlx and mlx.installed() else ("cpu",)
 
 
-def apply(
+def engage(
     target: str,
     setting: str,
     source: str,
