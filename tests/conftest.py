@@ -35,7 +35,7 @@ def _inactive() -> Iterator[None]:
     """No test inherits translation, counts or settings from another, and none leaves any behind."""
     torchdevice.deactivate()
     session._translator.ledger.clear()
-    session._masquerades().register.ledger.clear()
+    session._masquerades().audience.ledger.clear()
     yield
     torchdevice.deactivate()
 

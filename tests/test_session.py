@@ -384,3 +384,12 @@ def test_public_names_resolve() -> None:
     assert all(getattr(package, name) is not None for name in package.__all__)
     with pytest.raises(AttributeError):
         package.nonsense  # noqa: B018
+
+
+def test_importing_it_with_other_settings_keeps_what_runs(python: Callable[..., Any]) -> None:
+    done = python(
+        "import os, torchdevice; torchdevice.activate(); os.environ['TORCHDEVICE_LOG_LEVEL'] = 'ERROR'\n"
+        "import TorchDevice; print(torchdevice.is_active())"
+    )
+    assert done.stdout == "True\n"
+    assert "already active" in done.stderr

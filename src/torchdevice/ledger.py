@@ -163,6 +163,7 @@ class Ledger(Generic[R]):
 
     def __init__(self) -> None:
         self.places: dict[Key, Any] = {}
+        self.epoch = 0  # ends when places are forgotten
         self._tallies: dict[Key, Tally[R]] = {}
         self._folded: dict[R, FallbackTotals] = {}
         self._lock = threading.Lock()
@@ -199,11 +200,20 @@ class Ledger(Generic[R]):
         if is_new:
             self._tell(record)
 
-    def remember(self, tally: Tally[R], key: Key, what: object) -> None:
-        """Put `what` at `places[key]`. An address in `key` must be that of the tally's code."""
+    def remember(self, tally: Tally[R], key: Key, what: object, epoch: int) -> None:
+        """Put `what` at `places[key]`, unless the epoch in which it was decided is over.
+
+        An address in `key` must be that of the tally's code.
+        """
         with self._lock:
-            if self._tallies.get(tally._key) is tally:  # else it was folded meanwhile
+            if epoch == self.epoch and self._tallies.get(tally._key) is tally:  # else it was folded meanwhile
                 self.places[key] = what
+
+    def forget_places(self) -> None:
+        """What was decided so far holds no longer. The counts stay."""
+        with self._lock:
+            self.epoch += 1
+            self.places.clear()
 
     def _open(self, key: Key, frame: FrameType, record: Callable[[Site], R]) -> Tally[R]:
         code = frame.f_code
@@ -270,5 +280,7 @@ class Ledger(Generic[R]):
             self._folded.clear()
 
 
+# Made when the process is: a forked child gets its lock back before anybody there asks.
+simulations: Ledger[Simulated] = Ledger()
 # Kept here, so that a report need not load `fallback` to learn that nothing fell back.
 fallbacks: Ledger[Fallback] = Ledger()

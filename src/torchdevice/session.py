@@ -102,6 +102,8 @@ class Session:
         core.default_device_functions()
         subclasses.notice(active=False)
         with collector_resting(), ExitStack() as stack:  # torch is never left half patched
+            core.weights_only_cache_clear()
+            stack.callback(core.weights_only_cache_clear)  # last: what is cached before that may be ours
             self._replace(config, host)
             stack.callback(self._restore)
             for undo in self._steps(config, host):
@@ -132,7 +134,7 @@ class Session:
                 self._start(config)
 
     def _replace(self, config: Config, host: Host) -> None:
-        """Put in place what a host needs; all of it, or nothing. It passes everything through until the start."""
+        """Put in place what a host needs; all of it, or nothing. The translator decides what becomes of a request."""
         filling = Situation(host, config.policy).fills
         replacements = [*self._replacements.select(filling, lacks_dtypes(host.type))]
         if config.masquerade:
@@ -154,12 +156,10 @@ class Session:
         yield from loading.apply_when_imported(self._translator)
         self._register_builtins()
         yield compilers.when_dynamo_is_imported(self._register_twins)
-        core.weights_only_cache_clear()
-        yield core.weights_only_cache_clear
         yield log.apply(config)
         yield _entered(self._translator.ledger.listening(log.redirected))
         if config.masquerade:
-            yield _entered(self._masquerades().register.ledger.listening(log.answered))
+            yield _entered(self._masquerades().audience.ledger.listening(log.answered))
         yield apply_to_children(config, host.type)
         if host.accelerated:
             yield _covered(config, host)
@@ -173,7 +173,7 @@ class Session:
     def _process_groups(self) -> Distributed:
         """torch.distributed on the backends that are here; built by the first activation."""
         if self._distributed is None:
-            self._distributed = Distributed(self._translator, self._masquerades().register, _note_staged)
+            self._distributed = Distributed(self._translator, self._masquerades().audience, _note_staged)
         return self._distributed
 
     def _stop(self) -> None:
@@ -195,7 +195,7 @@ class Session:
     def _register_twins(self) -> Callable[[], object]:
         fresh = [] if self._twins else [*self._replacements.traced_twins()]
         if self._masked is not None:
-            fresh += self._masked.register.traced_twins()
+            fresh += self._masked.audience.traced_twins()
         self._twins += [(wrapper, original) for wrapper, original, _ in fresh]
         put_back = compilers.rules_on_originals(self._twins)
         for wrapper, _, twin in fresh:
@@ -284,7 +284,7 @@ class Session:
 
     def simulated(self) -> dict[Simulated, int]:
         """Questions to devices that are not here, answered so far: each place with its number of calls."""
-        return self._masked.register.ledger.totals() if self._masked is not None else {}
+        return self._masked.audience.ledger.totals() if self._masked is not None else {}
 
     def original(self, path: str) -> Any:
         """Torch's own object at `path`, whether or not it is patched at the moment."""
@@ -356,6 +356,8 @@ def activate_or_warn() -> None:
     """For `import TorchDevice`: a bad setting must not break an import, so it costs a warning and the default."""
     try:
         session.activate()
+    except AlreadyActive as error:  # what runs goes on
+        warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
     except ConfigError as error:
         warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
         with without_settings():

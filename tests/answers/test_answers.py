@@ -74,7 +74,7 @@ def test_suspended_and_after_deactivation_it_is_plain_torch() -> None:
 
 
 def test_answers_are_counted_per_place() -> None:
-    session._masked.register.ledger.clear()  # type: ignore[union-attr]
+    session._masked.audience.ledger.clear()  # type: ignore[union-attr]
     for _ in range(3):
         torch.cuda.synchronize()
     torch.cuda.Stream()
@@ -402,3 +402,10 @@ def test_building_cuda_sources_is_refused_clearly() -> None:
     assert not torchdevice.is_patched("torch.utils.cpp_extension.load")
     assert cpp_extension.load.__module__ == "torch.utils.cpp_extension"
     assert not hasattr(cpp_extension.load, "__wrapped__")
+
+
+def test_namespaces_share_the_device_and_not_the_streams(active: None) -> None:
+    intel, nvidia = torch.xpu.Stream(), torch.cuda.Stream()
+    assert intel.stream_id != nvidia.stream_id
+    with intel:
+        assert torch.cuda.current_stream() != nvidia

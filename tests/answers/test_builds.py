@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchdevice.answers.audience import Register
+from torchdevice.answers.audience import Audience
 from torchdevice.answers.real import target_of
 from torchdevice.answers.scoped import Masquerade
 from torchdevice.policy.hosts import Host
@@ -25,7 +25,7 @@ def test_classes_of_cpp_are_rebuilt(module: Any, name: str, monkeypatch: pytest.
     for place in (module, getattr(torch, kind)):
         if hasattr(place, name):
             monkeypatch.setattr(place, name, built)
-    masquerade = Masquerade(kind, target_of(Host("cpu")), Register(translator))
+    masquerade = Masquerade(kind, target_of(Host("cpu")), Audience(translator))
     answer = next(each.value for each in masquerade.replacements() if each.name == name)
     assert not issubclass(answer, torch._C.Graph)
     answer()

@@ -119,6 +119,34 @@ def test_a_capture_belongs_to_its_thread() -> None:
     assert x.tolist() == [1.0, 1.0, 1.0]
 
 
+def test_a_capture_that_is_given_up_ends() -> None:
+    graph, x = torch.cuda.CUDAGraph(), torch.zeros(3, device="cuda")
+    graph.capture_begin()
+    x += 1
+    graph.reset()
+    assert not torch.cuda.is_current_stream_capturing()
+    assert x.tolist() == [0.0, 0.0, 0.0]
+    dropped = torch.cuda.CUDAGraph()
+    dropped.capture_begin()
+    del dropped
+    assert not torch.cuda.is_current_stream_capturing()
+
+
+def test_a_capture_that_newer_versions_of_torch_end_in_two_calls() -> None:
+    class Newer(torch.cuda.CUDAGraph):
+        def capture_end(self) -> None:
+            self.capture_end_pre()
+            self.capture_end_post()
+
+    graph, x = Newer(), torch.zeros(3, device="cuda")
+    graph.capture_begin()
+    x += 1
+    graph.capture_end()
+    assert graph._has_graph_exec
+    graph.replay()
+    assert x.tolist() == [1.0, 1.0, 1.0]
+
+
 def test_a_capture_imports_nothing_of_the_compiler() -> None:
     done = run_python(
         "-c",

@@ -18,7 +18,7 @@ import torch.cuda.comm
 import torchdevice
 from tests.virtual.harness import run_python
 from tools.docs import masquerade
-from torchdevice.answers.audience import Register
+from torchdevice.answers.audience import Audience
 from torchdevice.answers.real import target_of
 from torchdevice.answers.rows import ANSWERS, SUBMODULES, SURFACE, Kind
 from torchdevice.answers.scoped import COMM, Masquerade
@@ -87,7 +87,7 @@ def _natives_in(function: Any, seen: set[int]) -> Iterator[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_c_function_under_an_answered_name_is_answered(kind: str) -> None:
     """A new torch may call C functions that no table here has: better found by this test than by a user."""
-    masquerade = Masquerade(kind, target_of(Host("cpu")), Register(Translator()))
+    masquerade = Masquerade(kind, target_of(Host("cpu")), Audience(Translator()))
     answered = masquerade.shadow.natives
     answering = [row.name for row in SURFACE[kind] if row.kind is not Kind.UNSUPPORTED and not row.left]
     wanted: set[str] = set()

@@ -88,3 +88,14 @@ def test_one_place_and_two_targets_are_two_records(translator: Translator) -> No
     translator.start(Situation(Host("xpu")))
     ask()
     assert [record.given for record in translator.ledger.totals()] == ["mps:0", "xpu:0"]
+
+
+def test_what_is_decided_while_translation_ends_is_not_remembered(translator: Translator) -> None:
+    epoch = translator.ledger.epoch
+    assert run("translate('cuda', 'torch.zeros', 0)", "user.py", translate=translator.translate) == torch.device(
+        "mps", 0
+    )
+    (tally,) = translator.ledger._tallies.values()
+    translator.stop()
+    translator.ledger.remember(tally, ("a place",), "a decision", epoch)  # by a thread that was in the middle of it
+    assert translator.places == {}

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import torchdevice.virtual
-from tests.virtual.harness import on
+from tests.virtual.harness import on, run_python
 
 
 @on("cuda:2")
@@ -273,3 +273,36 @@ def test_xpu_namespace() -> None:
     assert torch.equal(torch.rand(2, device="xpu:0").cpu(), torch.rand(2, device="xpu:1").cpu())
     with torch.no_grad():
         assert nn.LSTM(3, 4).to("xpu")(torch.randn(2, 1, 3, device="xpu"))[0].device.type == "xpu"
+
+
+@on("cuda:2")
+def test_a_stream_of_another_device_is_left_with_its_device() -> None:
+    with torch.cuda.Stream(device=1):
+        assert torch.cuda.current_device() == 1
+    assert torch.cuda.current_device() == 0
+    assert torch.cuda.current_stream(1).stream_id == 0
+
+
+@on("cuda:2")
+def test_one_figure_for_one_question() -> None:
+    torch.cuda.set_per_process_memory_fraction(0.5, 0)
+    assert torch.cuda.mem_get_info(0) == torch.accelerator.get_memory_info(0)
+    assert torch.cuda.mem_get_info(1) == torch.accelerator.get_memory_info(1)
+    assert torch.cuda.mem_get_info(0)[1] < torch.cuda.mem_get_info(1)[1]
+    torch.cuda.set_per_process_memory_fraction(0.0, 0)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.zeros(10, device="cuda:0")
+    torch.zeros(10, device="cuda:1")
+    assert torch.cuda.get_device_properties(1) is torch.cuda.get_device_properties(1)
+    t = torch.ones(2, device="cuda:1")
+    torch.cuda.set_per_process_memory_fraction(1.0, 0)
+    copies = torch.nn.parallel.comm.broadcast(t, [0, 1, 1])
+    assert [str(copy.device) for copy in copies] == ["cuda:0", "cuda:1", "cuda:1"]
+    assert copies[1] is t
+    assert copies[2] is not t
+
+
+@on("xpu")
+def test_a_virtual_device_adds_no_public_names() -> None:
+    done = run_python("-c", "import torch; print(*sorted(n for n in dir(torch.xpu) if n[0] != '_'))")
+    assert sorted(n for n in dir(torch.xpu) if n[0] != "_") == done.stdout.split()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from torchdevice.answers import accelerator, outside
-from torchdevice.answers.outside import BUILDERS, NEIGHBOURS
+from torchdevice.answers.outside import BUILDERS, OUTSIDE
 from torchdevice.catalog.entries import Entry
 from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH
 from torchdevice.cli.catalog import home_of
@@ -28,7 +28,7 @@ def answering_modules(entries: Iterable[Entry]) -> dict[str, str]:
     """Which module of ours answers for a name: the one whose code its treatment runs. Names that pass have none."""
     adapters_of = {point.path: point.adapter.__module__ for point in all_points()}
     rows_of = dict.fromkeys(accelerator.WORDS, accelerator.__name__)
-    rows_of |= dict.fromkeys((row.path for row in (*NEIGHBOURS, *BUILDERS)), outside.__name__)
+    rows_of |= dict.fromkeys((row.path for row in (*OUTSIDE, *BUILDERS)), outside.__name__)
     with redirect(target="cpu"):
         written = {path: f"torchdevice.{home_of(resolve_path(path))}" for path in status().patched}
     found = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchdevice.answers.devices import CUDA_VERSION
 from torchdevice.answers.lightning import CHECKS, REGISTRIES
-from torchdevice.answers.outside import BUILDERS, NEIGHBOURS
+from torchdevice.answers.outside import BUILDERS, OUTSIDE
 from torchdevice.answers.rows import ANSWERS, SURFACE, TRUTH_PACKAGES, Kind
 
 HEAD = f"""# The masquerade: what `torch.cuda` answers where there is no CUDA
@@ -68,7 +68,7 @@ def _table(kind: str) -> Iterator[str]:
 def _neighbours() -> Iterator[str]:
     yield "\n## Names outside the namespaces\n"
     yield "| name | kind | answer |\n| --- | --- | --- |"
-    for row in (*NEIGHBOURS, *BUILDERS, *CHECKS, *REGISTRIES):
+    for row in (*OUTSIDE, *BUILDERS, *CHECKS, *REGISTRIES):
         yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
     yield ""
     yield "Normalisations with half-precision weights run in float32 under autocast on the CPU, as under CUDA's."

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torchdevice._torch.core import RealDevice
-from torchdevice.answers.audience import Register
+from torchdevice.answers.audience import Audience
 from torchdevice.answers.rows import Kind, Row
 from torchdevice.translate.classes import stand_in
 from torchdevice.translate.engine import Replacement
@@ -66,7 +66,7 @@ WORDS = {
 }
 
 
-def replacements(cuda: Mapping[str, Any], register: Register) -> list[Replacement]:
+def replacements(cuda: Mapping[str, Any], audience: Audience) -> list[Replacement]:
     """The rows for names that this torch has; `cuda` holds torch.cuda's answers. torch itself gets the truth."""
     answers = {name: cuda[other] for name, other in AS_CUDA.items()} | ANSWERED_HERE
     made = []
@@ -79,7 +79,7 @@ def replacements(cuda: Mapping[str, Any], register: Register) -> list[Replacemen
             value = _class(original, path, answer)
         else:
             row = Row(path, Kind.SIMULATED, WORDS[path], truth=True, constant=name in CONSTANT)
-            value = register.answering(row, path, original, answer)
+            value = audience.answering(row, path, original, answer)
         made.append(Replacement(path, torch.accelerator, name, value))
         home = sys.modules[original.__module__]  # where pickle looks for it
         if home is not torch.accelerator:

@@ -13,7 +13,7 @@ from typing import Any
 from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.distributed import LAUNCHER
 from torchdevice.answers.rows import TRUTH_PACKAGES, Row
-from torchdevice.ledger import Key, Ledger, Simulated
+from torchdevice.ledger import Key, Simulated, simulations
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.engine import dress
 from torchdevice.translate.translator import Translator
@@ -23,12 +23,12 @@ _INSTALLED = re.compile("/(?:site|dist)-packages/")
 _UNCOUNTED: Iterator[int] = itertools.repeat(0)
 
 
-class Register:
-    """The one register of a process; `target` is the type of the device that answers."""
+class Audience:
+    """One per process; `target` is the type of the device that answers."""
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
-        self.ledger: Ledger[Simulated] = Ledger()
+        self.ledger = simulations
         self.places: dict[Key, Iterator[int]] = self.ledger.places
         self.target = ""
         self._constants: list[tuple[Any, Any, Any]] = []  # wrapper, original, answer
@@ -36,6 +36,7 @@ class Register:
 
     def answers(self, row: Row, path: str, frame: FrameType) -> Iterator[int] | None:
         """A counter of answers for this place, or None where the original is due."""
+        epoch = self.ledger.epoch  # before anything is decided
         if not self.translator.in_force:
             return None
         code = frame.f_code
@@ -46,7 +47,7 @@ class Register:
         tally = self.ledger.tally(
             frame, (path, self.target), lambda site: Simulated(path, row.kind.value, self.target, site)
         )
-        self.ledger.remember(tally, (id(code), frame.f_lasti, path), tally.counter)
+        self.ledger.remember(tally, (id(code), frame.f_lasti, path), tally.counter, epoch)
         return tally.counter
 
     def note(self, row: Row, path: str) -> None:

@@ -55,7 +55,7 @@ def nccl_functions() -> Table:
 
 
 def comm_functions(device: Device) -> Table:
-    """`broadcast`, `scatter`, `gather` between devices of one process; on one device a copy is the tensor itself."""
+    """`broadcast`, `scatter`, `gather` within one process. On its own device a tensor is its own first copy."""
 
     def on(tensor: torch.Tensor, index: int) -> torch.Tensor:
         """The tensor on a device; -1 is the host."""
@@ -63,11 +63,14 @@ def comm_functions(device: Device) -> Table:
             return tensor
         if index < 0:
             return tensor.to(RealDevice("cpu"))
-        return tensor.to(RealDevice(device.type, index if device.own_streams else 0))
+        return tensor.to(device.place(index))
 
     def broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
-        copies = [on(tensor, index) for index in devices]
-        return [copy.clone() if position and copy is tensor else copy for position, copy in enumerate(copies)]
+        copies: list[torch.Tensor] = []
+        for index in devices:
+            copy = on(tensor, index)
+            copies.append(copy.clone() if any(copy is each for each in copies) else copy)
+        return copies
 
     def broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         return tuple(each.copy_(tensor) for each in out)

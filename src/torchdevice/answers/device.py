@@ -7,6 +7,7 @@ torch._C in `devices`, `memory`, `streams`, `graphs`, `random`, `comm`, `librari
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -127,6 +128,7 @@ class Graph(Protocol):
     def begin(self) -> None: ...
     def end(self) -> None: ...
     def replay(self) -> None: ...
+    def drop(self) -> None: ...
     def steps(self) -> list[str]: ...
 
 
@@ -142,6 +144,7 @@ class Device:
     def __init__(self, type: str, count: int) -> None:
         self.type = type
         self.count = count
+        self.stream_numbers = itertools.count(1)  # of stand-ins; one series for all namespaces that this device answers
         self._fraction = [1.0] * count
         self._local = threading.local()
 
@@ -158,8 +161,8 @@ class Device:
         """Make a device current in this thread. All of them are the one device, but code reads its choice back."""
         self._local.index = index
 
-    def device(self) -> torch.device:
-        """The current device as torch knows it: the CPU has no index, and where there is one device it is 0."""
+    def place(self, index: int) -> torch.device:
+        """A device as torch knows it: the CPU has no index, and where there is one device it is 0."""
         return RealDevice(self.type) if self.type == "cpu" else RealDevice(self.type, 0)
 
     def describe(self, index: int) -> Description:
@@ -173,6 +176,14 @@ class Device:
         return True
 
     # --- memory
+
+    def allocated(self, index: int) -> int:
+        """Bytes of tensors."""
+        raise NotImplementedError
+
+    def reserved(self, index: int) -> int:
+        """Bytes taken from the system."""
+        raise NotImplementedError
 
     def usage(self, index: int) -> Usage:
         raise NotImplementedError

@@ -120,6 +120,7 @@ def index_reader(device: Device) -> Callable[..., int]:
 def device_functions(kind: str, device: Device) -> Table:
     """The C functions on devices."""
     debug_mode = [0]
+    properties: dict[int, Any] = {}
 
     def exchange(index: int) -> int:
         former = device.current()
@@ -127,11 +128,10 @@ def device_functions(kind: str, device: Device) -> Table:
             device.select(index)
         return former
 
-    def maybe_exchange(index: int) -> int:
-        return exchange(index)
-
     def get_properties(index: int) -> Any:
-        return PROPERTIES[kind](device, index)
+        if index not in properties:
+            properties[index] = PROPERTIES[kind](device, index)
+        return properties[index]
 
     def set_sync_debug_mode(mode: int) -> None:
         debug_mode[0] = mode
@@ -142,7 +142,7 @@ def device_functions(kind: str, device: Device) -> Table:
         f"_{kind}_getDevice": lambda: device.current(),
         f"_{kind}_setDevice": lambda index: device.select(index),
         f"_{kind}_exchangeDevice": exchange,
-        f"_{kind}_maybeExchangeDevice": maybe_exchange,
+        f"_{kind}_maybeExchangeDevice": exchange,
         f"_{kind}_isInBadFork": constant(False),
         f"_{kind}_hasPrimaryContext": constant(True),
         f"_{kind}_canDeviceAccessPeer": lambda index, peer: index != peer and device.count > 1,
@@ -211,7 +211,7 @@ def load_functions(device: Device) -> Table:
 
     def list_gpu_processes(device: Any = None) -> str:
         index = read_index(device, optional=True)
-        held = answering.usage(index).reserved.current / (1 << 20)
+        held = answering.reserved(index) / (1 << 20)
         return f"GPU:{index}\nprocess {os.getpid():>10d} uses {held:>12.3f} MB GPU memory"
 
     answering = device

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from torchdevice.answers.audience import Register
+from torchdevice.answers.audience import Audience
 from torchdevice.answers.real import Real
 from torchdevice.answers.rows import CUDA
 from torchdevice.translate.callers import user_frame
@@ -87,20 +87,20 @@ def _readable(size: str) -> str:
 class Failures:
     """The failures of one target, recognised and counted."""
 
-    def __init__(self, register: Register, target: Real) -> None:
-        self._register = register
+    def __init__(self, audience: Audience, target: Real) -> None:
+        self._audience = audience
         self._target = target
         self._rows = {row.name: row for row in CUDA}
 
     def mapped(self, error: BaseException, frame: FrameType | None = None) -> RuntimeError | None:
         """CUDA's error for this one, counted at the place in user code; None where the error stays as it is."""
-        if type(error) not in _CANDIDATES or not self._register.translator.in_force:
+        if type(error) not in _CANDIDATES or not self._audience.translator.in_force:
             return None
         found = as_cuda_error(error, self._target.type)
         if found is not None:
             name = type(found).__name__
-            place = user_frame(frame or _getframe(1), self._register.translator.roles)
-            counter = self._register.answers(self._rows[name], f"torch.cuda.{name}", place)
+            place = user_frame(frame or _getframe(1), self._audience.translator.roles)
+            counter = self._audience.answers(self._rows[name], f"torch.cuda.{name}", place)
             if counter is not None:
                 next(counter)
             self._target.ooms += type(found) is OutOfMemory

@@ -93,6 +93,15 @@ class Recording:
         assert self._recorder is not None
         self._recorder.replay()
 
+    def drop(self) -> None:
+        """Forget the steps. A capture that is under way in this thread ends."""
+        if self._recorder is not None and self._recorder is getattr(_capture, "recorder", None):
+            self.end()
+        self._recorder = None
+
+    def __del__(self) -> None:
+        self.drop()
+
     def steps(self) -> list[str]:
         return [str(op) for op, *_ in self._recorder.steps] if self._recorder is not None else []
 
@@ -125,17 +134,24 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
             self._captured.begin()
 
         def capture_end(self) -> None:
+            self._end()
+
+        # From 2.14 on, torch's own `capture_end` ends a capture in two calls.
+        def capture_end_pre(self) -> None:
+            self._end()
+
+        def capture_end_post(self) -> None:
+            """Everything is done by then."""
+
+        def _end(self) -> None:
             if self._captured is None or self._ended:
                 raise RuntimeError(f"{label}::capture_end without a preceding capture_begin.")
             self._captured.end()
             self._ended = True
 
-        # Newer versions of torch end a capture in two calls, with what it does to generators in between.
-        def capture_end_pre(self) -> None:
-            self.capture_end()
-
-        def capture_end_post(self) -> None:
-            """Everything is done by then."""
+        @property
+        def _has_graph_exec(self) -> bool:  # newer versions of torch ask before a replay
+            return self._ended
 
         def instantiate(self) -> None:
             """Nothing to build: steps run as they are."""
@@ -146,6 +162,8 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
             self._captured.replay()
 
         def reset(self) -> None:
+            if self._captured is not None:
+                self._captured.drop()
             self._captured, self._ended = None, False
 
         def pool(self) -> tuple[int, int]:

@@ -67,12 +67,13 @@ def install(kind: str, device: Device) -> None:
         return
     namespace = getattr(torch, kind)
     _install_classes(kind, namespace, table.bases)
-    names = {**table.names, CLASSES[kind].properties: PROPERTIES[kind]}
-    # NVML would count the real cards that are hidden.
-    put(
-        namespace,
-        {**{name: value for name, value in names.items() if name != "_nvtx"}, "_cached_device_count": device.count},
-    )
+    names = {
+        **table.names,
+        CLASSES[kind].properties: PROPERTIES[kind],
+        "_cached_device_count": device.count,  # NVML would count the real cards that are hidden
+    }
+    there = {name: value for name, value in names.items() if name.startswith("_") or hasattr(namespace, name)}
+    put(namespace, {name: value for name, value in there.items() if name != "_nvtx"})
     put(NATIVE, {f"_{kind}_init": _initialising(namespace, device)})
     forget(namespace.device_count)
     if kind == "cuda":

@@ -9,32 +9,32 @@ from typing import Any
 
 import torch
 
-from torchdevice.answers.audience import Register
-from torchdevice.answers.outside import Later, Neighbour
+from torchdevice.answers.audience import Audience
+from torchdevice.answers.outside import Later, OutsideRow
 from torchdevice.answers.rows import Kind, Row
 from torchdevice.translate.engine import dress
 
 
-def accepting_the_target(original: Any, path: str, row: Row, register: Register) -> Any:
+def accepting_the_target(original: Any, path: str, row: Row, audience: Audience) -> Any:
     """A check that a device is of type `cuda`: what Lightning's request for `cuda` became passes as well."""
 
     def set_up(self: Any, device: Any) -> Any:
-        translator = register.translator
+        translator = audience.translator
         if not translator.in_force or device.type != translator.host.type:
             return original(self, device)
-        register.note(row, path)
+        audience.note(row, path)
         return torch.cuda.set_device(device)
 
     return dress(set_up, original, path)
 
 
-def mps_as_cuda(original: Any, path: str, row: Row, register: Register) -> Any:
+def mps_as_cuda(original: Any, path: str, row: Row, audience: Audience) -> Any:
     """`accelerator="mps"` wants a Mac's processor, beside what torch says; `"cuda"` is here, or answered for."""
 
     def get(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
-        translator = register.translator
+        translator = audience.translator
         if name == "mps" and translator.in_force and translator.host.type != "mps":
-            register.note(row, path)
+            audience.note(row, path)
             name = "cuda"
         return original(self, name, *args, **kwargs)
 
@@ -42,7 +42,7 @@ def mps_as_cuda(original: Any, path: str, row: Row, register: Register) -> Any:
 
 
 CHECKS = tuple(
-    Neighbour(
+    OutsideRow(
         f"{package}.accelerators.cuda.CUDAAccelerator.setup_device",
         Kind.MAPPED,
         "takes the target for a GPU",
@@ -51,7 +51,7 @@ CHECKS = tuple(
     for package in ("lightning.fabric", "lightning.pytorch", "lightning_fabric", "pytorch_lightning")
 )
 REGISTRIES = tuple(
-    Neighbour(
+    OutsideRow(
         f"{package}.accelerators.registry._AcceleratorRegistry.get",
         Kind.MAPPED,
         '`"mps"` is the accelerator for CUDA, where the target is not MPS',
@@ -61,7 +61,7 @@ REGISTRIES = tuple(
 )
 
 
-def _later(rows: tuple[Neighbour, ...]) -> Later:
+def _later(rows: tuple[OutsideRow, ...]) -> Later:
     """Applied when Lightning's module defines the class."""
     paths = [(row.path.split("."), row) for row in rows]
     return tuple((".".join(path[:-2]), path[-2], (row,)) for path, row in paths)

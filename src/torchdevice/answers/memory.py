@@ -41,9 +41,6 @@ def memory_functions(kind: str, device: Device) -> Table:
             "external_annotations": [],
         }
 
-    def set_fraction(fraction: float, index: int) -> None:
-        device.set_fraction(fraction, index)
-
     return {
         f"_{kind}_memoryStats": lambda index: device.stats(index),
         f"_{kind}_resetPeakMemoryStats": lambda index: device.reset_peak(index),
@@ -53,7 +50,7 @@ def memory_functions(kind: str, device: Device) -> Table:
         f"_{kind}_resetAccumulatedHostMemoryStats": nothing,
         f"_{kind}_resetPeakHostMemoryStats": nothing,
         f"_{kind}_emptyCache": lambda *_: device.empty_cache(),
-        f"_{kind}_setMemoryFraction": set_fraction,
+        f"_{kind}_setMemoryFraction": lambda fraction, index: device.set_fraction(fraction, index),
         f"_{kind}_getMemoryFraction": lambda index: device.fraction(index),
         f"_{kind}_memorySnapshot": snapshot,
         f"_{kind}_record_memory_history": nothing,

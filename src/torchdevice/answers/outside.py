@@ -1,6 +1,6 @@
 """Names outside the namespaces that CUDA code uses with them: versions, flags, autocast's state, profilers, helpers.
 
-The rows are `NEIGHBOURS`; each names an adapter of this file. Settings that torch keeps in every build need no row:
+The rows are `OUTSIDE`; each names an adapter of this file. Settings that torch keeps in every build need no row:
 `torch.backends.cudnn.benchmark`, `torch.backends.cuda.matmul.allow_tf32`, the choice of attention kernels.
 """
 
@@ -16,7 +16,7 @@ import torch
 
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers import comm, devices
-from torchdevice.answers.audience import Register
+from torchdevice.answers.audience import Audience
 from torchdevice.answers.device import constant
 from torchdevice.answers.rows import Kind, Row
 from torchdevice.errors import CudaOnlyError, explain_error
@@ -26,8 +26,8 @@ _getframe = sys._getframe
 
 
 @dataclass(frozen=True)
-class Neighbour:
-    """A path, how it is answered, and in words what. `adapter(original, path, row, register)` makes the replacement."""
+class OutsideRow:
+    """A path, how it is answered, and in words what. `adapter(original, path, row, audience)` makes the replacement."""
 
     path: str
     kind: Kind
@@ -37,14 +37,14 @@ class Neighbour:
     constant: bool = False
 
 
-Later = tuple[tuple[str, str, tuple[Neighbour, ...]], ...]
+Later = tuple[tuple[str, str, tuple[OutsideRow, ...]], ...]
 
 
 def answering(function: Callable[..., Any]) -> Callable[..., Any]:
     """An adapter: `function` answers instead of the original."""
 
-    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
-        return register.answering(row, path, original, function)
+    def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
+        return audience.answering(row, path, original, function)
 
     return adapt
 
@@ -52,14 +52,14 @@ def answering(function: Callable[..., Any]) -> Callable[..., Any]:
 def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
     """An adapter: `function` answers where the target is one device, torch's own where there are several."""
 
-    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+    def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
         def answer(*args: Any, **kwargs: Any) -> Any:
-            host = register.translator.host
+            host = audience.translator.host
             if host.count > 1:
                 return original(*args, **kwargs)
             return function(RealDevice(host.type) if host.type == "cpu" else RealDevice(host.type, 0), *args, **kwargs)
 
-        return register.answering(row, path, original, answer)
+        return audience.answering(row, path, original, answer)
 
     return adapt
 
@@ -67,7 +67,7 @@ def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
 def filled_with(value: Any) -> Callable[..., Any]:
     """An adapter for a module's attribute: this value, unless torch has one of its own."""
 
-    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+    def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
         return value if original is None else original
 
     return adapt
@@ -79,7 +79,7 @@ def autocast_state(position: int) -> Callable[..., Any]:
     `position` of the device type; -1 for functions whose name says the type (`get_autocast_gpu_dtype`).
     """
 
-    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+    def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
         asks = "enabled" if "enabled" in path else "dtype"
         read = path.rpartition(".")[2].startswith(("is_", "get_"))
         act = getattr(
@@ -88,7 +88,7 @@ def autocast_state(position: int) -> Callable[..., Any]:
         enabled = torch.is_autocast_enabled
 
         def answer(*args: Any) -> Any:
-            target = register.target
+            target = audience.target
             asked = args[position] if 0 <= position < len(args) and isinstance(args[position], str) else "cuda"
             rest = tuple(value for value in args if not isinstance(value, str))
             if asked in ("cpu", target):
@@ -100,18 +100,18 @@ def autocast_state(position: int) -> Callable[..., Any]:
                 return act(asked)
             return act(target)
 
-        return register.answering(row, path, original, answer)
+        return audience.answering(row, path, original, answer)
 
     return adapt
 
 
-def cuda_activity(original: Any, path: str, row: Row, register: Register) -> Any:
+def cuda_activity(original: Any, path: str, row: Row, audience: Audience) -> Any:
     """`torch.profiler.profile(activities=[CUDA])`: CUDA's work runs here, so the CPU is profiled too."""
     parameters = list(inspect.signature(original).parameters)
     position = parameters.index("activities") if "activities" in parameters else sys.maxsize
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if register.translator.in_force:
+        if audience.translator.in_force:
             activities = kwargs.get("activities")
             if activities is not None:
                 kwargs["activities"] = {*activities, torch.profiler.ProfilerActivity.CPU}
@@ -126,9 +126,9 @@ def cuda_activity(original: Any, path: str, row: Row, register: Register) -> Any
 def quiet(result: Callable[[Any], Any]) -> Callable[..., Any]:
     """An adapter for a method that has nothing to do here."""
 
-    def adapt(original: Any, path: str, row: Row, register: Register) -> Any:
+    def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not register.translator.in_force:
+            if not audience.translator.in_force:
                 return original(self, *args, **kwargs)
             return result(self)
 
@@ -137,20 +137,20 @@ def quiet(result: Callable[[Any], Any]) -> Callable[..., Any]:
     return adapt
 
 
-def refusing_cuda_sources(original: Any, path: str, row: Row, register: Register) -> Any:
+def refusing_cuda_sources(original: Any, path: str, row: Row, audience: Audience) -> Any:
     """Building an extension: CUDA sources cannot be compiled for the target, C++ ones can."""
 
     def build(*args: Any, **kwargs: Any) -> Any:
         texts = [each for value in (*args, *kwargs.values()) for each in _strings(value)]
         asked = "CUDAExtension" in path or any(text.endswith((".cu", ".cuh")) for text in texts)
         asked = asked or bool(kwargs.get("cuda_sources")) or bool(kwargs.get("with_cuda"))
-        if not (asked and register.translator.in_force):
+        if not (asked and audience.translator.in_force):
             return original(*args, **kwargs)
-        register.note(row, path)
+        audience.note(row, path)
         raise CudaOnlyError(
             explain_error(
                 f"{path} was asked to build CUDA sources",
-                f"the device here is {register.target}, which cannot run them",
+                f"the device here is {audience.target}, which cannot run them",
                 "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
             )
         )
@@ -180,12 +180,12 @@ class PlanCaches:
         self.size = 0
 
 
-def plan_caches(original: Any, path: str, row: Row, register: Register) -> Any:
+def plan_caches(original: Any, path: str, row: Row, audience: Audience) -> Any:
     """An adapter: one cache for all devices."""
     return PlanCaches()
 
 
-def preferred_library(original: Any, path: str, row: Row, register: Register) -> Any:
+def preferred_library(original: Any, path: str, row: Row, audience: Audience) -> Any:
     """An adapter for the choice of a library of CUDA's: kept and given back, although torch was built without it."""
     kept: list[Any] = []
 
@@ -202,7 +202,7 @@ def preferred_library(original: Any, path: str, row: Row, register: Register) ->
         kept[:] = [chosen]
         return chosen
 
-    return register.answering(row, path, original, choose)
+    return audience.answering(row, path, original, choose)
 
 
 def _workspace(size: int) -> Callable[..., int]:
@@ -221,45 +221,45 @@ _BACKEND = "torch.backends."
 _STATE = "the target's autocast state"
 _ONE = "; torch's own with several devices"
 
-NEIGHBOURS = (
-    Neighbour("torch.version.cuda", S, f"`{devices.CUDA_VERSION}`", filled_with(devices.CUDA_VERSION)),
-    Neighbour(f"{_BACKEND}cuda.is_built", S, "`True`", answering(constant(True)), truth=True),
-    Neighbour(f"{_BACKEND}cudnn.is_available", S, "`True`", answering(constant(True)), truth=True),
-    Neighbour(
+OUTSIDE = (
+    OutsideRow("torch.version.cuda", S, f"`{devices.CUDA_VERSION}`", filled_with(devices.CUDA_VERSION)),
+    OutsideRow(f"{_BACKEND}cuda.is_built", S, "`True`", answering(constant(True)), truth=True),
+    OutsideRow(f"{_BACKEND}cudnn.is_available", S, "`True`", answering(constant(True)), truth=True),
+    OutsideRow(
         f"{_BACKEND}cudnn.version",
         S,
         f"`{devices.CUDNN_VERSION}`",
         answering(constant(devices.CUDNN_VERSION)),
         truth=True,
     ),
-    Neighbour(f"{_BACKEND}cuda.cufft_plan_cache", S, "an empty cache whose limit is kept", plan_caches),
-    Neighbour(f"{_BACKEND}cuda.cublas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
-    Neighbour(f"{_BACKEND}cuda.cublaslt_workspace_size", S, "kept and given back", answering(_workspace(1048576))),
-    Neighbour(f"{_BACKEND}cuda.blas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
-    Neighbour(f"{_BACKEND}cuda.preferred_linalg_library", S, "kept and given back", preferred_library, truth=True),
-    Neighbour(f"{_BACKEND}cuda.preferred_blas_library", S, "kept and given back", preferred_library, truth=True),
-    Neighbour("torch.is_autocast_enabled", M, _STATE, autocast_state(0), truth=True, constant=True),
-    Neighbour("torch.get_autocast_dtype", M, _STATE, autocast_state(0), truth=True, constant=True),
-    Neighbour("torch.get_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True, constant=True),
-    Neighbour("torch.set_autocast_enabled", M, _STATE, autocast_state(0), truth=True),
-    Neighbour("torch.set_autocast_dtype", M, _STATE, autocast_state(0), truth=True),
-    Neighbour("torch.set_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True),
-    Neighbour("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
-    Neighbour("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
-    Neighbour("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
-    Neighbour("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(comm.scatter_on_one)),
-    Neighbour("torch.nn.parallel.gather", S, f"joined on the target{_ONE}", on_one_device(comm.gather_on_one)),
-    Neighbour("torch.nn.parallel.replicate", S, f"the module itself{_ONE}", on_one_device(comm.replicate_on_one)),
-    Neighbour(
+    OutsideRow(f"{_BACKEND}cuda.cufft_plan_cache", S, "an empty cache whose limit is kept", plan_caches),
+    OutsideRow(f"{_BACKEND}cuda.cublas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
+    OutsideRow(f"{_BACKEND}cuda.cublaslt_workspace_size", S, "kept and given back", answering(_workspace(1048576))),
+    OutsideRow(f"{_BACKEND}cuda.blas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
+    OutsideRow(f"{_BACKEND}cuda.preferred_linalg_library", S, "kept and given back", preferred_library, truth=True),
+    OutsideRow(f"{_BACKEND}cuda.preferred_blas_library", S, "kept and given back", preferred_library, truth=True),
+    OutsideRow("torch.is_autocast_enabled", M, _STATE, autocast_state(0), truth=True, constant=True),
+    OutsideRow("torch.get_autocast_dtype", M, _STATE, autocast_state(0), truth=True, constant=True),
+    OutsideRow("torch.get_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True, constant=True),
+    OutsideRow("torch.set_autocast_enabled", M, _STATE, autocast_state(0), truth=True),
+    OutsideRow("torch.set_autocast_dtype", M, _STATE, autocast_state(0), truth=True),
+    OutsideRow("torch.set_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True),
+    OutsideRow("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
+    OutsideRow("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
+    OutsideRow("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
+    OutsideRow("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(comm.scatter_on_one)),
+    OutsideRow("torch.nn.parallel.gather", S, f"joined on the target{_ONE}", on_one_device(comm.gather_on_one)),
+    OutsideRow("torch.nn.parallel.replicate", S, f"the module itself{_ONE}", on_one_device(comm.replicate_on_one)),
+    OutsideRow(
         "torch.nn.parallel.parallel_apply", S, f"one after the other{_ONE}", on_one_device(comm.parallel_apply_on_one)
     ),
-    Neighbour(
+    OutsideRow(
         "torch.nn.parallel.data_parallel",
         S,
         f"the module on all inputs{_ONE}",
         on_one_device(comm.data_parallel_on_one),
     ),
-    Neighbour(
+    OutsideRow(
         "torch.nn.parallel.DataParallel.__init__",
         S,
         f"as with one GPU{_ONE}",
@@ -269,7 +269,7 @@ NEIGHBOURS = (
 
 EXTENSIONS = "torch.utils.cpp_extension"
 BUILDERS = tuple(
-    Neighbour(f"{EXTENSIONS}.{name}", U, "raises `CudaOnlyError` for CUDA sources", refusing_cuda_sources)
+    OutsideRow(f"{EXTENSIONS}.{name}", U, "raises `CudaOnlyError` for CUDA sources", refusing_cuda_sources)
     for name in ("CUDAExtension", "load", "load_inline")
 )
 
@@ -277,7 +277,7 @@ BUILDERS = tuple(
 LATER: Later = ((EXTENSIONS, "load_inline", BUILDERS),)
 
 
-def replacements(rows: tuple[Neighbour, ...], register: Register, resolve: Callable[[str], Any]) -> list[Replacement]:
+def replacements(rows: tuple[OutsideRow, ...], audience: Audience, resolve: Callable[[str], Any]) -> list[Replacement]:
     """The rows for names that this torch has; `resolve` finds an object by its path."""
     made = []
     for row in rows:
@@ -287,7 +287,7 @@ def replacements(rows: tuple[Neighbour, ...], register: Register, resolve: Calla
             continue
         original = getattr(owner, name)
         value = row.adapter(
-            original, row.path, Row(row.path, row.kind, row.answer, row.truth, constant=row.constant), register
+            original, row.path, Row(row.path, row.kind, row.answer, row.truth, constant=row.constant), audience
         )
         made.append(Replacement(row.path, owner, name, value))
         made += [

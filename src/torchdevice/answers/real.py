@@ -176,12 +176,6 @@ class Real(Device):
         self.ooms = 0
         self._removed = [0] * count  # the accumulated figure at its last reset
 
-    def allocated(self, index: int) -> int:
-        raise NotImplementedError
-
-    def reserved(self, index: int) -> int:
-        raise NotImplementedError
-
     def peak(self, index: int) -> Peak:
         raise NotImplementedError
 
@@ -347,8 +341,8 @@ class Native(Real):
     def current(self) -> int:
         return int(self.module.current_device())
 
-    def device(self) -> torch.device:
-        return core.RealDevice(self.type, self.current())
+    def place(self, index: int) -> torch.device:
+        return core.RealDevice(self.type, index)
 
     def select(self, index: int) -> None:
         self.module.set_device(index)

@@ -29,7 +29,7 @@ from torchdevice.answers import (
     precision,
     random,
 )
-from torchdevice.answers.audience import Register
+from torchdevice.answers.audience import Audience
 from torchdevice.answers.device import constant
 from torchdevice.answers.real import Real, target_of
 from torchdevice.answers.rows import ANSWERS, SUBMODULES, SURFACE, Kind, Row
@@ -51,10 +51,10 @@ COMM = "torch.nn.parallel.comm"
 class Masquerade:
     """One namespace, answered by one target."""
 
-    def __init__(self, kind: str, target: Real, register: Register) -> None:
+    def __init__(self, kind: str, target: Real, audience: Audience) -> None:
         self._kind = kind
         self._target = target
-        self._register = register
+        self._audience = audience
         self.skips: list[Skip] = []
         names = module_names(kind, SUBMODULES[kind])
         if kind == "cuda":
@@ -89,7 +89,7 @@ class Masquerade:
         """What a class calls when user code makes an object of it."""
         path = f"torch.{self._kind}.{name}"
         row = next((row for row in SURFACE[self._kind] if row.name == name), Row(name, Kind.SIMULATED, "stream"))
-        return lambda: self._register.note(row, path)
+        return lambda: self._audience.note(row, path)
 
     def replacements(self) -> list[Replacement]:
         """Every place of the namespace that a row replaces."""
@@ -125,23 +125,23 @@ class Masquerade:
         answer = self.shadow.globals[home][name]
         if isinstance(original, type) or not callable(original):
             return answer
-        return self._register.answering(row, path, original, answer)
+        return self._audience.answering(row, path, original, answer)
 
     def _refusal(self, row: Row, path: str, original: Any) -> Any:
-        register = self._register
+        audience = self._audience
 
         def refuse(*args: Any, **kwargs: Any) -> Any:
             frame = _getframe(1)
             if isinstance(original, type):
                 frame = _getframe(2)
-            counter = register.answers(row, path, frame)
+            counter = audience.answers(row, path, frame)
             if counter is None:
                 return original(*args, **kwargs)
             next(counter)
             raise CudaOnlyError(
                 explain_error(
                     f"{path} was asked for",
-                    f"the device here is {register.target}: {ANSWERS[row.answer].cpu.partition(': ')[2]}",
+                    f"the device here is {audience.target}: {ANSWERS[row.answer].cpu.partition(': ')[2]}",
                     "guard this call, use the portable operators of torch, or run it on the hardware that it needs",
                 )
             )
@@ -186,15 +186,15 @@ class Masquerades:
     """All namespaces that a host lacks. Built when first needed, kept for the process."""
 
     def __init__(self, translator: Translator) -> None:
-        self.register = Register(translator)
+        self.audience = Audience(translator)
         self._built: dict[tuple[Host, int], _Built] = {}
         self._selected: _Built | None = None
         self.skips: list[Skip] = []
 
     def select(self, host: Host, told: int = 1) -> list[Replacement]:
         """What to apply on a host. `told`: the number of devices that code is told where there is one or none."""
-        self.register.target = host.type
-        self.register.places.clear()
+        self.audience.target = host.type
+        self.audience.ledger.forget_places()
         if (host, told) not in self._built:
             self._built[host, told] = self._build(host, told)
         self._selected = self._built[host, told]
@@ -205,20 +205,20 @@ class Masquerades:
         made: list[Replacement] = []
         for kind in SURFACE:
             if kind != host.type and hasattr(torch, kind):
-                masquerade = Masquerade(kind, target, self.register)
+                masquerade = Masquerade(kind, target, self.audience)
                 made += masquerade.replacements()
                 self.skips += masquerade.skips
                 if kind == "cuda":
                     made += _completed(getattr(torch, host.type), made)
                     if host.type == "cpu":
-                        made += accelerator.replacements(masquerade.shadow.globals["torch.cuda"], self.register)
+                        made += accelerator.replacements(masquerade.shadow.globals["torch.cuda"], self.audience)
         if host.type == "cuda":
             return _Built(host, made, None)
-        made += outside.replacements(outside.NEIGHBOURS, self.register, resolve_path)
+        made += outside.replacements(outside.OUTSIDE, self.audience, resolve_path)
         for each in made:
             if hasattr(each.value, "__wrapped__"):
                 compilers.register_script_builtin(each.value, each.value.__wrapped__)
-        return _Built(host, made, failures.Failures(self.register, target))
+        return _Built(host, made, failures.Failures(self.audience, target))
 
     @property
     def ordered(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class Masquerades:
         """What is no attribute of torch: kernels, and names of modules that load later. Each step gives its undo."""
         selected = self._selected
         assert selected is not None
-        yield self.register.places.clear  # answer nobody any more, also through names that user code has kept
+        yield self.audience.ledger.forget_places  # answer nobody any more, also through names that user code has kept
         later = lightning.REGISTRIES_LATER
         if selected.host.type == "cpu":
             yield precision.apply_to_norms()
@@ -247,5 +247,5 @@ class Masquerades:
         for module, name, rows in later:
             yield imports.when_imported(module, name, functools.partial(self._replaced, rows))
 
-    def _replaced(self, rows: tuple[outside.Neighbour, ...]) -> Callable[[], object]:
-        return apply(outside.replacements(rows, self.register, resolve_path)).undo
+    def _replaced(self, rows: tuple[outside.OutsideRow, ...]) -> Callable[[], object]:
+        return apply(outside.replacements(rows, self.audience, resolve_path)).undo

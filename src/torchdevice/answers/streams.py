@@ -26,12 +26,11 @@ class Streams:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.type_number = stream_type_number(device.type)
-        self._numbers = itertools.count(1)
         self._priorities: dict[int, int] = {}
 
     def new(self) -> int:
         """The number of a new stream that is a stand-in."""
-        return next(self._numbers)
+        return next(self.device.stream_numbers)
 
     def keep_priority(self, number: int, priority: int) -> None:
         """A priority outside the range means the nearest one inside."""
@@ -104,12 +103,14 @@ def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type
 
         def __enter__(self) -> Any:
             former = self.__dict__.setdefault("_former", [])
-            former.append((device.stream(self.device_index), self.device_index))
+            former.append((device.current(), device.stream(self.device_index)))
             device.set_stream(self.stream_id, self.device_index)
             return self
 
         def __exit__(self, *_: object) -> None:
-            device.set_stream(*self.__dict__["_former"].pop())
+            current, stream = self.__dict__["_former"].pop()
+            device.set_stream(stream, self.device_index)
+            device.select(current)
 
     setattr(StreamBase, handle, property(lambda self: self.stream_id))
     return StreamBase
@@ -173,7 +174,7 @@ def _clock_event_base(device: Device, handle: str, note: Callable[[], None]) -> 
 
         @property
         def device(self) -> Any:
-            return device.device()
+            return device.place(device.current())
 
         @classmethod
         def from_ipc_handle(cls, device: Any, handle: bytes) -> Any:

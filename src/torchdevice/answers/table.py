@@ -17,7 +17,7 @@ from torchdevice.answers.device import Device, Table
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a namespace that are C in a build for its device: name in torch → name of its base in torch._C."""
+    """Names in torch._C of the bases of a namespace's classes; attributes of streams and events with a handle."""
 
     stream: str
     event: str
@@ -51,6 +51,7 @@ CLASSES = {
 
 # Names that torch asks for and that keep torch's own answer, with the reason. A star stands for the rest of a name.
 LEFT_ALONE = {
+    # All but _accelerator_setAllocatorSettings, which `memory` answers.
     "_accelerator_*": "torch asks the hooks of the accelerator that is there; without one the public functions answer",
     "_CUDAGreenContext": "torch looks whether it is there; green contexts split an NVIDIA GPU",
     "_cuda_CUDAAllocator": "torch looks whether it is there; a class that only a pluggable allocator makes",

@@ -60,11 +60,17 @@ class Virtual(Device):
     def select(self, index: int) -> None:
         self._library.call("set_device", index)
 
-    def device(self) -> torch.device:
-        return RealDevice(self.type, self.current())
+    def place(self, index: int) -> torch.device:
+        return RealDevice(self.type, index)
 
     def describe(self, index: int) -> Description:
         return self._description
+
+    def allocated(self, index: int) -> int:
+        return int(self._library.usage(index).bytes)
+
+    def reserved(self, index: int) -> int:
+        return self.allocated(index)
 
     def usage(self, index: int) -> Usage:
         used = self._library.usage(index)
@@ -80,11 +86,11 @@ class Virtual(Device):
 
     def free_and_total(self, index: int) -> tuple[int, int]:
         total = self._library.call("limit", index) or self._description.total_memory
-        return max(0, total - self.usage(index).tensors.current), total
+        return max(0, total - self.allocated(index)), total
 
     def set_fraction(self, fraction: float, index: int) -> None:
         super().set_fraction(fraction, index)
-        limit = int(self._description.total_memory * fraction) if fraction < 1 else self._limit
+        limit = max(1, int(self._description.total_memory * fraction)) if fraction < 1 else self._limit  # 0 is no limit
         self._library.call("set_limit", index, limit)
 
     def stream(self, index: int) -> int:
@@ -131,6 +137,11 @@ class _Captured:
     def steps(self) -> list[str]:
         return []  # the library keeps no names
 
-    def __del__(self) -> None:
+    def drop(self) -> None:
+        """Forget the calls. A capture that is under way ends."""
         if self._number:
             self._library.call("capture_drop", self._number)
+        self._number = 0
+
+    def __del__(self) -> None:
+        self.drop()

@@ -18,7 +18,7 @@ import torch
 
 import torchdevice
 from torchdevice.answers import accelerator
-from torchdevice.answers.outside import BUILDERS, NEIGHBOURS
+from torchdevice.answers.outside import BUILDERS, OUTSIDE
 from torchdevice.answers.rows import ANSWERS, SURFACE, Kind
 from torchdevice.catalog.changes import changes, read_rows
 from torchdevice.catalog.entries import Entry, build
@@ -126,7 +126,7 @@ def _answers() -> dict[str, tuple[str, str]]:
         for space, table in SURFACE.items()
         for row in table
     }
-    rows |= {row.path: (KINDS[row.kind], row.answer) for row in (*NEIGHBOURS, *BUILDERS)}
+    rows |= {row.path: (KINDS[row.kind], row.answer) for row in (*OUTSIDE, *BUILDERS)}
     return rows | {path: (KINDS[Kind.SIMULATED], answer) for path, answer in accelerator.WORDS.items()}
 
 

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torchdevice._torch import compilers, imports
 from torchdevice._torch import distributed as private
 from torchdevice._torch.core import RealDevice, RealTensor
-from torchdevice.answers.audience import Register
+from torchdevice.answers.audience import Audience
 from torchdevice.answers.rows import Kind, Row
 from torchdevice.config import visible_devices
 from torchdevice.distributed import backends, batchnorm, collectives
@@ -259,9 +259,9 @@ TOLD = Row("distributed", Kind.SIMULATED, "`nccl` where it was asked for", truth
 class Distributed:
     """The replacements of this process, built once, and what the first process group switches on."""
 
-    def __init__(self, translator: Translator, register: Register, note_staged: collectives.Note) -> None:
+    def __init__(self, translator: Translator, audience: Audience, note_staged: collectives.Note) -> None:
         self._translator = translator
-        self._register = register
+        self._audience = audience
         self._note_staged = note_staged
         self._told = 1
         self._groups = Groups(translator, self._first_group, self._devices)
@@ -316,7 +316,7 @@ class Distributed:
         self._running = True
         kind = self._translator.host.type
         self._ways_back.append(backends.carry_over())
-        backends.note(self._register.ledger, kind)
+        backends.note(self._audience.ledger, kind)
         self._ways_back.append(collectives.apply())
         if kind in UNNUMBERED:
             self._ways_back.append(batchnorm.apply(kind))
@@ -354,7 +354,7 @@ class Distributed:
         for name, answer in answers.items():
 
             def adapt(original: Any, path: str, answer: Any = answer) -> Any:
-                return self._register.answering(TOLD, path, original, answer(original))
+                return self._audience.answering(TOLD, path, original, answer(original))
 
             yield from self._everywhere(name, adapt)
         if not hasattr(dist, "ProcessGroupNCCL"):

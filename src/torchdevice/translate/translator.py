@@ -52,7 +52,10 @@ class Situation:
 
 
 class Route:
-    """A decision as the running translator wants it. `given` None: leave the request as it is; so does `unless`."""
+    """A decision as the running translator wants it.
+
+    `given` is None where the request stays as it is. While `unless()` is true it stays as it is, too.
+    """
 
     __slots__ = ("decision", "given", "request", "unless")
 
@@ -97,6 +100,7 @@ class Translator:
         host = situation.host
         self.situation, self.host, self.fills = situation, host, situation.fills
         self.blocks = host.type == "mps"
+        self._forget_routes()  # a thread may have decided one while the last situation ended
         self.settled.update(_settled_requests(host, situation.policy))
         self.settled_default = RealDevice("cpu") if None in self.settled else None
         self._at_first_decision = situation.at_first_decision
@@ -110,7 +114,10 @@ class Translator:
         self._at_first_redirect = self._at_first_decision = None
         self.settled.clear()
         self.override.reset()
-        self.places.clear()
+        self.ledger.forget_places()
+        self._forget_routes()
+
+    def _forget_routes(self) -> None:
         for routes in self._routes:
             routes.clear()
 
@@ -153,6 +160,7 @@ class Translator:
 
     def translate_from(self, asked: Any, api: str, frame: FrameType, moving: bool = False, naming: bool = False) -> Any:
         """The same for a decision that falls later than the call: `frame` is the code that called."""
+        epoch = self.ledger.epoch  # before anything is decided
         if not self.in_force:
             return asked
         role = self.roles[frame.f_code.co_filename]
@@ -160,11 +168,12 @@ class Translator:
             role = TRACED
         elif naming and role.caller is Caller.TORCH:
             role = NAMING
-        return self._decide(asked, api, frame, role)
+        return self._decide(asked, api, frame, role, epoch)
 
     def translate_traced(self, asked: Any, api: str) -> Any:
         """The same for code under torch's compiler: what is traced counts as user code."""
-        return self._decide(asked, api, _getframe(1), TRACED) if self.in_force else asked
+        epoch = self.ledger.epoch
+        return self._decide(asked, api, _getframe(1), TRACED, epoch) if self.in_force else asked
 
     def redirected_type(self, asked_type: str, api: str, depth: int = 1) -> str:
         """For parameters that are a device type by name: the type that such requests go to."""
@@ -180,7 +189,7 @@ class Translator:
         asked = {record.asked.partition(":")[0] for record in self.ledger.totals()}
         return any(map(is_accelerator, asked - {str(NOTHING), kind}))
 
-    def _decide(self, asked: Any, api: str, frame: FrameType, role: Role) -> Any:
+    def _decide(self, asked: Any, api: str, frame: FrameType, role: Role, epoch: int) -> Any:
         if self._at_first_decision is not None and role is not NAMING:
             look, self._at_first_decision = self._at_first_decision, None
             look()
@@ -206,7 +215,7 @@ class Translator:
         next(tally.counter)
         if not role.inner and self.host.count == 1 and _is_remembered(asked):
             key = (id(place.f_code), place.f_lasti, api, asked)
-            self.ledger.remember(tally, key, (tally.counter, route.given, route.unless))
+            self.ledger.remember(tally, key, (tally.counter, route.given, route.unless), epoch)
         return route.given
 
     def _find_route(self, asked: Any, role: Role) -> Route:

@@ -16,7 +16,8 @@ from typing import Literal
 import torch
 
 from torchdevice._torch import dispatcher
-from torchdevice.answers import installed as torch_build
+from torchdevice.answers.installed import BUILDS
+from torchdevice.answers.installed import install as install_answers
 from torchdevice.answers.virtual import Virtual
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
 from torchdevice.virtual import build, build_parts, supported
@@ -45,7 +46,7 @@ def self_test(device: str, count: int) -> None:
 
 
 Support = Literal["all", "real"]
-DEVICES = tuple(torch_build.BUILDS)
+DEVICES = tuple(BUILDS)
 MAX_COUNT = 64
 LIMIT_VARIABLE = "TORCHDEVICE_VIRTUAL_MEMORY"
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -91,7 +92,7 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
     capacity = limit or physical_memory()
     library.call("init", device, count, DENIED_DTYPES.get(device, ""), limit, capacity)
     refused = _register(library, device, support)
-    torch_build.install(device, Virtual(device, count, library, capacity, limit))
+    install_answers(device, Virtual(device, count, library, capacity, limit))
     _install_the_rest(device, library)
     self_test(device, count)
     if library.call("repair_autograd"):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice._torch.core import device_types
-from torchdevice.answers.outside import BUILDERS, NEIGHBOURS
+from torchdevice.answers.outside import BUILDERS, OUTSIDE
 from torchdevice.answers.rows import ANSWERS, SUBMODULES, SURFACE, Kind
 from torchdevice.distributed import backends
 from torchdevice.policy.hosts import is_accelerator, this_host
@@ -84,7 +84,7 @@ class Tables:
             for space, rows in SURFACE.items()
             for row in rows
         }
-        self._neighbours = {row.path: Known(GROUPS[row.kind], row.answer) for row in NEIGHBOURS}
+        self._neighbours = {row.path: Known(GROUPS[row.kind], row.answer) for row in OUTSIDE}
         types = "|".join(sorted(self.accelerators))
         self._device = re.compile(PATTERN_OF_DEVICE.format(types=types))
 

@@ -81,9 +81,16 @@ void free_block(void* p) {
   delete block;
 }
 
+bool passes_limit(const Usage& u, int64_t held, int64_t more) {
+  const size_t limit = u.limit;
+  return limit && static_cast<size_t>(held + more) > limit;
+}
+
 struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
+    const Usage& u = usage(device.index());  // refused before the host is asked for so much
+    if (C10_UNLIKELY(passes_limit(u, u.bytes, static_cast<int64_t>(bytes)))) raise_out_of_memory(bytes, device);
     try {
       return label(physical_allocator()->allocate(bytes), bytes, device);
     } catch (const c10::Error& e) {
@@ -116,8 +123,9 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   void resetAccumulatedStats(DeviceIndex device) override { reset_accumulated(device); }
   void resetPeakStats(DeviceIndex device) override { reset_peak(device); }
   virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
-    const size_t held = usage(device).bytes;
-    return {config.capacity > held ? config.capacity - held : 0, config.capacity};
+    const Usage& u = usage(device);
+    const size_t held = u.bytes, limit = u.limit, total = limit ? limit : config.capacity;
+    return {total > held ? total - held : 0, total};
   }
 };
 
@@ -189,12 +197,12 @@ void raise_if_full(const c10::Error& error, Device device) {
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
   Usage& u = usage(device.index());
   const auto n = static_cast<int64_t>(bytes);
-  const int64_t held = u.bytes += n;  // added first: threads that allocate at once cannot pass the limit together
-  if (const size_t limit = u.limit; C10_UNLIKELY(limit && static_cast<size_t>(held) > limit)) {
-    u.bytes -= n;
-    raise_out_of_memory(bytes, device);
-  }
-  raise_peak(u.bytes_peak, held);
+  // Taken in one step: threads that allocate at once cannot pass the limit together, and one that is refused takes nothing.
+  int64_t held = u.bytes;
+  do {
+    if (C10_UNLIKELY(passes_limit(u, held, n))) raise_out_of_memory(bytes, device);
+  } while (!u.bytes.compare_exchange_weak(held, held + n));
+  raise_peak(u.bytes_peak, held + n);
   u.bytes_allocated += n;
   raise_peak(u.blocks_peak, u.blocks += 1);
   u.blocks_allocated++;
