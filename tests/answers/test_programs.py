@@ -303,7 +303,7 @@ def test_profilers_that_are_told_of_cuda() -> None:
 )
 def test_flags_can_be_set_and_read(path: str, name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # torch's own test helpers, which other tests of this process may have imported, forbid it.
-    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
     owner = resolve_path(f"torch.backends.{path}")
     before = getattr(owner, name)
     setattr(owner, name, value)

@@ -128,6 +128,10 @@ def device_functions(kind: str, device: Device) -> Table:
             device.select(index)
         return former
 
+    # A function of its own: torch's compiler has a rule for each of the two names, and finds rules by object.
+    def maybe_exchange(index: int) -> int:
+        return exchange(index)
+
     def get_properties(index: int) -> Any:
         if index not in properties:
             properties[index] = PROPERTIES[kind](device, index)
@@ -142,7 +146,7 @@ def device_functions(kind: str, device: Device) -> Table:
         f"_{kind}_getDevice": lambda: device.current(),
         f"_{kind}_setDevice": lambda index: device.select(index),
         f"_{kind}_exchangeDevice": exchange,
-        f"_{kind}_maybeExchangeDevice": exchange,
+        f"_{kind}_maybeExchangeDevice": maybe_exchange,
         f"_{kind}_isInBadFork": constant(False),
         f"_{kind}_hasPrimaryContext": constant(True),
         f"_{kind}_canDeviceAccessPeer": lambda index, peer: index != peer and device.count > 1,
