@@ -8,54 +8,12 @@ from typing import Any
 from torchdevice.catalog import signatures, treatment
 from torchdevice.catalog.status import HOSTS, Measured, status_of
 from torchdevice.catalog.store import Equivalent, Results
-from torchdevice.catalog.surface import Found, Surface
+from torchdevice.catalog.surface import ROOTS, Found, Surface
 from torchdevice.catalog.treatment import Tables
 
 # Longest first: the page that a name stands on.
-NAMESPACES = [
-    f"torch.{name}"
-    for name in [
-        "Tensor",
-        "nn.functional",
-        "nn.init",
-        "nn.utils",
-        "nn.parallel",
-        "nn",
-        "optim",
-        "autograd",
-        "cuda",
-        "mps",
-        "xpu",
-        "cpu",
-        "accelerator",
-        "amp",
-        "backends",
-        "distributed",
-        "distributions",
-        "fft",
-        "linalg",
-        "special",
-        "sparse",
-        "nested",
-        "random",
-        "utils",
-        "jit",
-        "compiler",
-        "export",
-        "fx",
-        "func",
-        "profiler",
-        "hub",
-        "serialization",
-        "storage",
-        "signal",
-        "masked",
-        "library",
-        "overrides",
-        "futures",
-        "multiprocessing",
-    ]
-]
+_INNER = ("Tensor", "nn.functional", "nn.init", "nn.utils", "nn.parallel")
+NAMESPACES = [f"torch.{name}" for name in (*_INNER, *ROOTS)]
 _STORAGES = ("torch.UntypedStorage", "torch.TypedStorage")
 
 
