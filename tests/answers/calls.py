@@ -48,6 +48,8 @@ def _cuda(kind: str) -> Any:
     return getattr(torch, kind)
 
 
+GRAPH_HOOKS = "capture_start capture_end replay_start replay_end instantiate destroy"
+
 Arguments = Callable[[str], tuple[Any, ...]]
 
 
@@ -64,6 +66,8 @@ ARGUMENTS: dict[str, Arguments] = {
     **dict.fromkeys(("nccl.all_reduce", "nccl.reduce", "nccl.broadcast", "comm.reduce_add"), lambda kind: (_ones(),)),
     **dict.fromkeys(("nvtx.range", "nvtx.range_push", "nvtx.range_start", "nvtx.mark"), _given("a")),
     **dict.fromkeys(("tunable.enable", "tunable.tuning_enable", "tunable.record_untuned_enable"), _given(True)),
+    **dict.fromkeys(("tunable.wildcard_fallback_enable",), _given(True)),
+    "tunable.set_cublaslt_requested_algo_count": _given(2),
     **dict.fromkeys(("tunable.write_file_on_exit",), _given(False)),
     **dict.fromkeys(("tunable.set_max_tuning_duration", "tunable.set_max_tuning_iterations"), _given(7)),
     **dict.fromkeys(("DeferredCudaCallError", "OutOfMemoryError", "AcceleratorError"), _given("text")),
@@ -85,7 +89,15 @@ ARGUMENTS: dict[str, Arguments] = {
     "set_rng_state_all": lambda kind: (_cuda(kind).get_rng_state_all(),),
     "graph": lambda kind: (_cuda(kind).CUDAGraph() if kind == "cuda" else _cuda(kind).XPUGraph(),),
     "make_graphed_callables": lambda kind: (torch.nn.Linear(2, 2).to(kind), tuple(_ones(1, kind))),
+    **dict.fromkeys(
+        (f"graphs.register_graph_{when}_hook" for when in GRAPH_HOOKS.split()), lambda kind: (lambda *given: None,)
+    ),
+    **dict.fromkeys(("export_dot", "export_graph_data"), lambda kind: (_file("graph"),)),
+    "graph_annotations.mark_kernels": _given("phase"),
+    "graph_annotations.dump_kernel_py_stacks": lambda kind: (_file("stacks.json"),),
+    "green_contexts.SMPartition": _given(None, 0),
     "check_error": _given(0),
+    "profiler.init": lambda kind: (_file("profile.txt"),),
     "nvtx.range_pop": lambda kind: _pushed(),
     "nvtx.range_end": lambda kind: (torch.cuda.nvtx.range_start("a"),),
     "nccl.is_available": lambda kind: (_ones(),),
@@ -97,7 +109,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "comm.scatter": lambda kind: (_ones(1)[0], [0]),
     "comm.gather": lambda kind: (_ones(), 0, 0),
     "comm.reduce_add_coalesced": lambda kind: ([_ones(), _ones()],),
-    "tunable.set_filename": _given("tunable.csv"),
+    "tunable.set_filename": lambda kind: (_file("tunable0.csv"),),
     "tunable.read_file": lambda kind: (_file("absent.csv"),),
     "tunable.write_file": lambda kind: (_file("results.csv"),),
     "tunable.set_rotating_buffer_size": _given(1),

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import torchdevice
-from torchdevice._torch.core import RealDevice
+from torchdevice._torch.core import SHOWS_SAVED_TENSORS, RealDevice
+from torchdevice.answers.devices import CUDA_VERSION
 from torchdevice.answers.rows import SURFACE, Kind
 from torchdevice.session import session
 
@@ -61,8 +62,9 @@ def test_packages_with_cuda_only_code_get_the_truth(tmp_path: Path) -> None:
 def test_the_switch(python: Callable[..., Any]) -> None:
     code = "import torchdevice, torch\ntorchdevice.activate(target='cpu')\n"
     code += "print(torch.cuda.is_available(), torch.zeros(1, device='cuda').device, torch.version.cuda)"
-    assert python(code, TORCHDEVICE_MASQUERADE="0").stdout.split() == ["False", "cpu", "None"]
-    assert python(code, TORCHDEVICE_MASQUERADE="1").stdout.split() == ["True", "cpu", "12.8"]
+    built_for = python("import torch; print(torch.version.cuda or '')").stdout.strip()  # a build for CUDA has its own
+    assert python(code, TORCHDEVICE_MASQUERADE="0").stdout.split() == ["False", "cpu", built_for or "None"]
+    assert python(code, TORCHDEVICE_MASQUERADE="1").stdout.split() == ["True", "cpu", built_for or CUDA_VERSION]
 
 
 def test_suspended_and_after_deactivation_it_is_plain_torch() -> None:
@@ -245,6 +247,9 @@ def test_allocated_memory_is_also_that_of_the_graph_and_of_gradients() -> None:
     x = torch.ones(1 << 20, device="cuda", requires_grad=True)
     before = torch.cuda.memory_allocated()
     loss = x.exp().sum()  # exp's result is saved, and nobody else holds it
+    if not SHOWS_SAVED_TENSORS:  # torch 2.9: only what Python or a gradient holds is counted
+        assert torch.cuda.memory_allocated() - before == loss.nbytes
+        return
     assert torch.cuda.memory_allocated() - before == (4 << 20) + loss.nbytes
     other = Squared.apply(x)
     assert torch.cuda.memory_allocated() - before == (8 << 20) + 2 * loss.nbytes

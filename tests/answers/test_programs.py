@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -159,7 +161,8 @@ with torch.cuda.graph(graph):
     y = x + 1
 x.fill_(4)
 graph.replay()
-print(y.tolist(), sorted(name for name in set(sys.modules) - before if name.startswith("torch")))
+compilers = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "torch.export")
+print(y.tolist(), sorted(name for name in set(sys.modules) - before if name.startswith(compilers)))
 """,
     )
     assert done.stdout == "[5.0, 5.0, 5.0] []\n", done.stdout + done.stderr
@@ -276,9 +279,10 @@ def test_profilers_that_are_told_of_cuda() -> None:
         with torch.profiler.profile(activities=chosen) as profile:
             torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
         assert "aten::" in profile.key_averages().table(sort_by="cuda_time_total", row_limit=5)
-    with pytest.warns(UserWarning, match="CUDA"), torch.autograd.profiler.profile(use_cuda=True) as old:
-        torch.ones(2, device="cuda") + 1
-    assert "aten::add" in old.key_averages().table(sort_by="cuda_time_total")
+    if "use_cuda" in inspect.signature(torch.autograd.profiler.profile).parameters:  # up to 2.14
+        with pytest.warns(UserWarning, match="CUDA"), torch.autograd.profiler.profile(use_cuda=True) as old:
+            torch.ones(2, device="cuda") + 1
+        assert "aten::add" in old.key_averages().table(sort_by="cuda_time_total")
     with torch.autograd.profiler.emit_nvtx(record_shapes=True), torch.cuda.profiler.profile():
         assert torch.cuda.nvtx.range_push("outer") == 0
         with torch.cuda.nvtx.range("inner {}", 1):
@@ -327,7 +331,7 @@ def test_libraries_of_cuda_can_be_preferred(name: str, choice: str) -> None:
 
 
 def test_versions_and_builds() -> None:
-    assert torch.version.cuda == "12.8"
+    assert re.fullmatch(r"\d+\.\d+", torch.version.cuda)
     assert torch.backends.cuda.is_built()
     assert torch.backends.cudnn.is_available()
     assert torch.backends.cudnn.version() > 90000

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.torches import recorded_on_pinned_torch
 from tools.catalog import results
 from tools.catalog.codemap import BEGIN, END, answering_modules, codebase_map
 from tools.catalog.gaps import gaps
@@ -21,6 +22,7 @@ from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH, SIMULATED, TRAN
 from torchdevice.cli.catalog import torch_version
 
 DOCS = Path(__file__).parents[2] / "docs"
+pytestmark = recorded_on_pinned_torch
 AGAIN = "run: make catalog (or python -m tools.catalog.publish if only the pages are old)"
 
 

@@ -9,6 +9,7 @@ import dataclasses
 
 import pytest
 
+from tests.torches import recorded_on_pinned_torch
 from tools.catalog import pool
 from tools.catalog.proof import NOT_NEEDED, gives_the_device, needs_proof, proven
 from tools.catalog.results import Called
@@ -17,6 +18,7 @@ from torchdevice.catalog.signatures import DEVICE_LIKE
 from torchdevice.catalog.surface import METHOD
 
 
+@recorded_on_pinned_torch
 def test_every_device_parameter_is_patched_or_proven(entries: list[Entry], called: dict[str, Called]) -> None:
     taking = [entry for entry in entries if entry.device_parameters]
     assert len(taking) > 250
@@ -24,6 +26,7 @@ def test_every_device_parameter_is_patched_or_proven(entries: list[Entry], calle
     assert [entry.name for entry in unproven] == []
 
 
+@recorded_on_pinned_torch
 def test_the_proofs_hold_now(entries: list[Entry], called: dict[str, Called]) -> None:
     """The same calls again, under TorchDevice on this machine: old data proves nothing about today's code."""
     jobs = [
@@ -64,6 +67,7 @@ def test_whose_argument_the_device_is(call: str, gives: bool) -> None:
     assert gives_the_device("torch.new.Thing.size", call) is gives
 
 
+@recorded_on_pinned_torch
 def test_what_needs_no_proof_exists(entries: list[Entry]) -> None:
     names = {entry.name for entry in entries if entry.device_parameters}
     assert set(NOT_NEEDED) <= names

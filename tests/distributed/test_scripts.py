@@ -29,7 +29,8 @@ def errors(text: str) -> str:
 def test_spawn_starts_a_process_per_device(settings: dict[str, str], processes: int) -> None:
     done = run(str(SCRIPTS / "spawned.py"), free_port(), **CPU, **settings)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout == f"{processes} processes, {6 * 4 // processes} steps, improved True\nended\n"
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("[Gloo]")]  # said up to torch 2.10
+    assert lines == [f"{processes} processes, {6 * 4 // processes} steps, improved True", "ended"]
 
 
 COUNTED = "import os; os.write(1, b'<%s>' % os.environ['WORLD_SIZE'].encode())"

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.storage import _StorageBase
 
+from torchdevice._torch.imports import when_imported
+
 # The extension module. Which of its names a build for a device has is data of `answers`.
 NATIVE = torch._C
 StorageBase = _StorageBase
@@ -36,6 +38,17 @@ def compile_without_inductor(model: Any, inputs: Any) -> Any:
 def fuse_nothing_on_gpus() -> None:
     """Keep TorchScript's fusers from looking for NVRTC."""
     torch._C._jit_override_can_fuse_on_gpu(False)
+
+
+def annotate_no_kernels() -> Callable[[], object]:
+    """Tell torch that kernels in graphs cannot be annotated, before it asks a real driver about a virtual device."""
+
+    def decide() -> None:
+        import torch.cuda._graph_annotations as annotations
+
+        annotations._tools_id_available = False
+
+    return when_imported("torch.cuda._graph_annotations", "", decide)
 
 
 def uses_cxx11_abi() -> bool:

@@ -264,12 +264,18 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
+SHOWS_SAVED_TENSORS = hasattr(torch._C._autograd.SavedTensor, "data")
+
+
 def held_by_autograd(tensors: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
     """Tensors that C++ holds for these: gradients, and what the graph behind them saved for the backward pass.
 
-    What hooks have packed (checkpoints, offloading) stays packed. Expiry: memory statistics of the CPU's allocator.
+    What hooks have packed (checkpoints, offloading) stays packed. torch 2.9 does not show what it saved without
+    unpacking it, which may compute it anew: there only gradients are told. Expiry: memory statistics of the CPU.
     """
     yield from (tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None)
+    if not SHOWS_SAVED_TENSORS:
+        return
     pending = {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}
     seen: set[Any] = set()
     while pending:

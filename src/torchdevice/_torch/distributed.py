@@ -5,8 +5,10 @@ Importing this loads torch.distributed, which `import torch` has loaded already.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -41,12 +43,48 @@ def boxed(work: Any) -> Any:
     return work.boxed()
 
 
+_reducing = threading.local()
+
+
+@contextlib.contextmanager
+def reducing(operation: Any) -> Iterator[None]:
+    """Remember a reduction that Python code asks of a group: the operator's argument does not tell it everywhere."""
+    _reducing.number = int(operation.op.value)
+    try:
+        yield
+    finally:
+        _reducing.number = None
+
+
 def number_of_reduction(boxed_reduction: Any) -> int | None:
-    """Which reduction an operator's argument is; None where this torch does not tell. Expiry: as above."""
-    return int(boxed_reduction.op()) if boxed_reduction._has_method("op") else None
+    """Which reduction an operator's argument is; None where this torch does not tell, and C++ asks for it.
+
+    Expiry: torch 2.9, whose reductions have no method `op`.
+    """
+    if boxed_reduction._has_method("op"):
+        return int(boxed_reduction.op())
+    return getattr(_reducing, "number", None)
 
 
-def reduction_by_number(number: int | None) -> Any:
+_SPARE = torch._C.DispatchKey.PrivateUse1
+
+
+def reduce_as_torch_does(operator: Any, backend: Any, group: Any, arguments: Sequence[Any]) -> Any:
+    """torch's own kernel of a reduction, on the tensors of the CPU. Our kernel has taken its place under `CPU`.
+
+    All device types have the same kernel; it takes the group's backend for its own type. So a group that has the
+    backend for a type that nobody uses is given to the kernel of that type. Expiry: as `number_of_reduction`.
+    """
+    stand_in = dist.ProcessGroup(group.rank(), group.size())
+    stand_in._register_backend(torch.device("privateuseone"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+    names = [argument.name for argument in operator._schema.arguments]
+    given = [
+        stand_in.boxed() if name == "process_group" else each for name, each in zip(names, arguments, strict=False)
+    ]
+    return operator.redispatch(torch._C.DispatchKeySet(_SPARE), *given)
+
+
+def reduction_by_number(number: int) -> Any:
     """The member of `ReduceOp.RedOpType` with a number."""
     return next(each for each in dist.ReduceOp.RedOpType.__members__.values() if int(each.value) == number)
 

@@ -66,9 +66,7 @@ def answered_names() -> frozenset[str]:
     """Each name of torch._C that the table answers, for any namespace."""
     device = Device("cpu", 1)
     functions = {name for kind in ("cuda", "xpu", "mps") for name in answers(kind, device).functions}
-    classes = {
-        name for row in CLASSES.values() for name in (row.stream, row.event, row.graph, row.pool, row.properties)
-    }
+    classes = {name for row in CLASSES.values() for name in row.names()}
     return frozenset(functions | classes | {"_cudart", "_nvtx"})
 
 

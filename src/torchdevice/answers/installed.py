@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from torchdevice._torch.builds import NATIVE
+from torchdevice._torch.builds import NATIVE, annotate_no_kernels
 from torchdevice.answers.device import Device, Table, constant, refusal
 from torchdevice.answers.devices import CUDA_VERSION, CUDNN_VERSION, PROPERTIES
+from torchdevice.answers.libraries import green_context_names
 from torchdevice.answers.table import CLASSES, LEFT_ALONE, answers
 
 
@@ -38,6 +39,7 @@ BUILDS = {
     "cuda": Build(
         flags={
             "_has_cuda": True,  # torch.backends.cuda.is_built()
+            "_has_gds": False,  # torch.cuda.gds.is_available()
             "_has_cudnn": True,  # torch.backends.cudnn.is_available(); the C++ hooks still answer no
             # named by torch._inductor.cudagraph_trees when it is imported; graphs here never make one
             "_cuda_CUDAAllocator_AllocatorState": type("_cuda_CUDAAllocator_AllocatorState", (), {}),
@@ -62,23 +64,27 @@ def install(kind: str, device: Device) -> None:
         if hasattr(NATIVE, name):
             delattr(NATIVE, name)
     _answer_what_nobody_knows(kind)
+    namespace = getattr(torch, kind)
+    _install_classes(kind, namespace, table.bases)
     if kind == "mps":
         forget(torch.backends.mps.is_available, torch.backends.mps.is_macos_or_newer)
         return
-    namespace = getattr(torch, kind)
-    _install_classes(kind, namespace, table.bases)
     names = {
         **table.names,
         CLASSES[kind].properties: PROPERTIES[kind],
         "_cached_device_count": device.count,  # NVML would count the real cards that are hidden
     }
     there = {name: value for name, value in names.items() if name.startswith("_") or hasattr(namespace, name)}
-    put(namespace, {name: value for name, value in there.items() if name != "_nvtx"})
+    elsewhere = {"_nvtx", *green_context_names()}
+    put(namespace, {name: value for name, value in there.items() if name not in elsewhere})
     put(NATIVE, {f"_{kind}_init": _initialising(namespace, device)})
     forget(namespace.device_count)
     if kind == "cuda":
         put(NATIVE, {"_cudart": names["_cudart"], "_nvtx": names["_nvtx"]})
         put(namespace.nvtx, {"_nvtx": names["_nvtx"]})
+        annotate_no_kernels()
+        if hasattr(namespace, "green_contexts"):  # from 2.10 on
+            put(namespace.green_contexts, green_context_names())
         # torch.backends.cudnn is an object of properties around the module.
         put(torch.backends.cudnn.m, {"_init": constant(True), "__cudnn_version": CUDNN_VERSION})
         if torch.version.cuda is None:
@@ -92,10 +98,11 @@ def _install_classes(kind: str, namespace: Any, bases: Mapping[str, type]) -> No
     for name, base in bases.items():
         base.__name__ = base.__qualname__ = in_c[name]
         put(NATIVE, {in_c[name]: base})
-    put(NATIVE, {row.properties: PROPERTIES[kind]})
+    if row.properties:
+        put(NATIVE, {row.properties: PROPERTIES[kind]})
     homes = {"Stream": "streams", "Event": "streams", graph: "graphs", "MemPool": "memory"}
     for name, base in bases.items():
-        # Graphs and pools came to torch.xpu after 2.9.
+        # Graphs and pools came to torch.xpu after 2.9, streams to torch.mps in 2.15.
         former = getattr(getattr(namespace, homes[name], None), name, None)
         if former is not None:
             made = on_base(former, base)

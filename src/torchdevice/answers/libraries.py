@@ -40,9 +40,16 @@ _TEXTS = {
 def cudart(device: Device) -> SimpleNamespace:
     """The runtime module: profiler switches and page locking succeed and do nothing."""
     succeed = constant(CudaStatus.success)
-    names = ("cudaProfilerStart", "cudaProfilerStop", "cudaHostRegister", "cudaHostUnregister")
+    names = (
+        "cudaProfilerStart",
+        "cudaProfilerStop",
+        "cudaHostRegister",
+        "cudaHostUnregister",
+        "cudaProfilerInitialize",
+    )
     return SimpleNamespace(
         cudaError=CudaStatus,
+        cudaOutputMode=SimpleNamespace(KeyValuePair=0, CSV=1),
         cudaGetErrorString=lambda code: _TEXTS.get(CudaStatus(int(code)), "unknown error"),
         cudaMemGetInfo=device.free_and_total,
         cudaStreamCreate=succeed,
@@ -75,6 +82,11 @@ def nvtx() -> SimpleNamespace:
     )
 
 
+def green_context_names() -> Table:
+    """What torch.cuda.green_contexts asks before it asks the driver."""
+    return {"_is_locality_software_supported": constant(False)}
+
+
 def _setting(value: Any, setter: str, getter: str) -> Table:
     """A value that is kept and given back."""
     kept = [value]
@@ -96,6 +108,11 @@ def tunable_functions() -> Table:
         **_setting(30, f"{name}set_max_tuning_duration", f"{name}get_max_tuning_duration"),
         **_setting(100, f"{name}set_max_tuning_iterations", f"{name}get_max_tuning_iterations"),
         **_setting(-1, f"{name}set_rotating_buffer_size", f"{name}get_rotating_buffer_size"),
+        **_setting(False, f"{name}wildcard_fallback_enable", f"{name}wildcard_fallback_is_enabled"),
+        **_setting(1, f"{name}set_cublaslt_requested_algo_count", f"{name}get_cublaslt_requested_algo_count"),
+        f"{name}push_dynamic_dims_mask": nothing,
+        f"{name}pop_dynamic_dims_mask": nothing,
+        f"{name}clear_all": nothing,
         f"{name}get_results": constant(()),
         f"{name}get_validators": constant(()),
         f"{name}read_file": constant(False),
@@ -108,9 +125,15 @@ def tunable_functions() -> Table:
 def library_functions() -> Table:
     """Handles and settings of cuBLAS, cuSOLVER and cuDNN: settings are kept, there is nothing behind the handles."""
     jiterator = "_cuda_jiterator_compile_and_launch_kernel"
+    storage = ("register_buffer", "deregister_buffer", "register_handle", "deregister_handle", "load_storage")
     return {
         "_cuda_getCurrentBlasHandle": constant(0),
         "_cuda_getCurrentSolverHandle": constant(0),
+        "_has_gds": False,
+        **{
+            f"_gds_{name}": refusal(f"_gds_{name}", "GPUDirect Storage needs an NVIDIA driver")
+            for name in (*storage, "save_storage")
+        },
         jiterator: refusal(jiterator, "CUDA source cannot run on this device"),
         **_setting(8519680, "_cuda_setCublasWorkspaceSize", "_cuda_getCublasWorkspaceSize"),
         **_setting(1048576, "_cuda_setCublasLtWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"),

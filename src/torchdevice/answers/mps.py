@@ -46,8 +46,18 @@ class _Events:
         return float(self._clocks[start].milliseconds_to(self._clocks[end]))
 
 
-def mps_functions(device: Device) -> Table:
-    """The C functions of torch.mps."""
+def mps_stream_base(base: Any) -> type:
+    """What the class `Stream` of torch.mps is rebuilt on: a stream is made new, or named by its number."""
+
+    class MPSStreamBase(base):
+        def __new__(cls, *, stream_id: int | None = None) -> Any:
+            return base.__new__(cls, stream_id=stream_id)
+
+    return MPSStreamBase
+
+
+def mps_functions(device: Device, stream: type) -> Table:
+    """The C functions of torch.mps; `stream` is the base of its class `Stream`, which came with torch 2.15."""
     events = _Events(device)
     metal = ("_mps_startCapture", "_mps_stopCapture")
     return {
@@ -63,6 +73,8 @@ def mps_functions(device: Device) -> Table:
         "_mps_currentAllocatedMemory": lambda: device.allocated(device.current()),
         "_mps_driverAllocatedMemory": lambda: device.reserved(device.current()),
         "_mps_recommendedMaxMemory": lambda: device.describe(device.current()).total_memory,
+        "_mps_getCurrentStream": lambda: stream(stream_id=device.stream(device.current())),
+        "_mps_setStream": lambda chosen: device.set_stream(chosen.stream_id, device.current()),
         "_mps_acquireEvent": events.acquire,
         "_mps_releaseEvent": events.release,
         "_mps_recordEvent": events.record,

@@ -330,6 +330,12 @@ class _MpsClock:
         return float(self._event.elapsed_time(end._event))
 
 
+# torch.xpu has this since 2.10. Asked before `scoped` gives modules the names of torch.cuda that they lack.
+_LIMITS_MEMORY = frozenset(
+    kind for kind in ("cuda", "xpu") if hasattr(getattr(torch, kind), "set_per_process_memory_fraction")
+)
+
+
 class Native(Real):
     """A device whose torch module is shaped as torch.cuda is (xpu, and cuda itself): asked by the same names."""
 
@@ -396,7 +402,8 @@ class Native(Real):
 
     def set_fraction(self, fraction: float, index: int) -> None:
         super().set_fraction(fraction, index)
-        self.module.set_per_process_memory_fraction(fraction, index)
+        if self.type in _LIMITS_MEMORY:
+            self.module.set_per_process_memory_fraction(fraction, index)
 
     def initialised(self) -> bool:
         return bool(self.module.is_initialized())

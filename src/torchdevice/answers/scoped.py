@@ -75,7 +75,7 @@ class Masquerade:
         extra = {"device": stand_in(RealDevice, "torch.device", construct), "backends": _BACKENDS}
         table = answers(kind, target, self._noting)
         if kind == "mps":
-            return Shadow(kind, modules, table.functions, {}, mps.mps_names(), extra)
+            return Shadow(kind, modules, table.functions, table.bases, mps.mps_names(), extra)
         replaced = {
             **table.names,
             **devices.initialised_names(target),
@@ -95,14 +95,14 @@ class Masquerade:
         """Every place of the namespace that a row replaces."""
         made: list[Replacement] = []
         for row in SURFACE[self._kind]:
-            if row.left:
-                continue
             home, name = self._home(row)
             if home is None:
                 self.skips.append(Skip(f"torch.{self._kind}.{row.name}", f"torch {torch.__version__} has no such name"))
                 continue
+            if row.left:
+                continue
             original = getattr(self._modules[home], name)
-            if original and not callable(original):
+            if original and not callable(original) and not isinstance(original, ModuleType):
                 continue  # a value that torch has filled: the device is here after all, only not the target
             value = self._value(row, home, name, original)
             for module_name, module in self._modules.items():

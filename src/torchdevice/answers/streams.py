@@ -42,7 +42,7 @@ class Streams:
 
 
 def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type:
-    """What torch's `Stream` is rebuilt on; `handle` is the raw stream's attribute: `cuda_stream`, `sycl_queue`."""
+    """What torch's `Stream` is rebuilt on; `handle` names the raw stream (`cuda_stream`, `sycl_queue`), if any."""
     device = streams.device
     # The CPU has no index (tensors report `cpu`), so its streams have none either.
     place = -1 if device.type == "cpu" else None
@@ -112,7 +112,8 @@ def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type
             device.set_stream(stream, self.device_index)
             device.select(current)
 
-    setattr(StreamBase, handle, property(lambda self: self.stream_id))
+    if handle:
+        setattr(StreamBase, handle, property(lambda self: self.stream_id))
     return StreamBase
 
 

@@ -17,36 +17,44 @@ from torchdevice.answers.device import Device, Table
 
 @dataclass(frozen=True)
 class Classes:
-    """Names in torch._C of the bases of a namespace's classes; attributes of streams and events with a handle."""
+    """Names in torch._C of the bases of a namespace's classes; attributes of streams and events with a handle.
+
+    torch.mps has its own kind of events, and neither graphs nor pools.
+    """
 
     stream: str
-    event: str
-    graph: str
-    pool: str
-    properties: str
-    stream_handle: str
-    event_handle: str
+    stream_handle: str = ""
+    event: str = ""
+    event_handle: str = ""
+    graph: str = ""
+    pool: str = ""
+    properties: str = ""
+
+    def names(self) -> frozenset[str]:
+        """The names in torch._C."""
+        return frozenset({self.stream, self.event, self.graph, self.pool, self.properties} - {""})
 
 
 CLASSES = {
     "cuda": Classes(
-        "_CudaStreamBase",
-        "_CudaEventBase",
-        "_CUDAGraph",
-        "_MemPool",
-        "_CudaDeviceProperties",
-        "cuda_stream",
-        "cuda_event",
+        stream="_CudaStreamBase",
+        stream_handle="cuda_stream",
+        event="_CudaEventBase",
+        event_handle="cuda_event",
+        graph="_CUDAGraph",
+        pool="_MemPool",
+        properties="_CudaDeviceProperties",
     ),
     "xpu": Classes(
-        "_XpuStreamBase",
-        "_XpuEventBase",
-        "_XPUGraph",
-        "_XPUMemPool",
-        "_XpuDeviceProperties",
-        "sycl_queue",
-        "sycl_event",
+        stream="_XpuStreamBase",
+        stream_handle="sycl_queue",
+        event="_XpuEventBase",
+        event_handle="sycl_event",
+        graph="_XPUGraph",
+        pool="_XPUMemPool",
+        properties="_XpuDeviceProperties",
     ),
+    "mps": Classes(stream="_MPSStreamBase"),
 }
 
 # Names that torch asks for and that keep torch's own answer, with the reason. A star stands for the rest of a name.
@@ -83,9 +91,10 @@ def answers(kind: str, device: Device, noting: Callable[[str], Callable[[], None
     `noting(name)` gives what a class calls when user code makes an object of it.
     """
     note = noting if noting is not None else lambda name: lambda: None
-    if kind == "mps":
-        return Answers(mps.mps_functions(device), {}, {})
     lent = streams.Streams(device)
+    if kind == "mps":
+        stream = mps.mps_stream_base(streams.stream_base(lent, CLASSES[kind].stream_handle, note("Stream")))
+        return Answers(mps.mps_functions(device, stream), {}, {"Stream": stream})
     functions = {
         **devices.device_functions(kind, device),
         **memory.memory_functions(kind, device),
@@ -100,7 +109,7 @@ def answers(kind: str, device: Device, noting: Callable[[str], Callable[[], None
             **comm.nccl_functions(),
             **comm.comm_functions(device),
         }
-        names |= {"_cudart": libraries.cudart(device), "_nvtx": libraries.nvtx()}
+        names |= {"_cudart": libraries.cudart(device), "_nvtx": libraries.nvtx(), **libraries.green_context_names()}
     row = CLASSES[kind]
     graph = row.graph.removeprefix("_")
     bases: dict[str, Any] = {

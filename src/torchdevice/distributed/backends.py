@@ -141,7 +141,7 @@ def group_class(name: str) -> Any:
     if gloo is None:
         return None
 
-    def start(self: Any, store: Any, rank: int, size: int, options: Any = None) -> None:
+    def start(self: Any, store: Any, rank: int, size: int, options: Any = None, device: Any = None) -> None:
         timeout = getattr(options, "_timeout", None) or c10d.default_pg_timeout
         gloo.__init__(self, store, rank, size, timeout=timeout)
 

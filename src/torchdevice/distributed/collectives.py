@@ -163,12 +163,13 @@ def wide_dtype(tensor: torch.Tensor) -> torch.dtype:
     )
 
 
-def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable[..., Any]:
+def _kernel(name: str, collective: Collective, operator: Any) -> Callable[..., Any]:
     """The operator on the group's CPU backend itself.
 
     Not through torch's kernel: gloo waits inside some collectives, and torch's kernel, called from Python, would keep
     the interpreter meanwhile, which the threads of other collectives need to end. A backend's methods let go of it.
     """
+    names = [argument.name for argument in dispatcher.schema_of(operator).arguments]
     average = int(dist.ReduceOp.AVG.value)
     tensor_arguments = names.index("process_group")
 
@@ -182,7 +183,10 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
         if "reduce_op" in given:
             operation = private.number_of_reduction(given["reduce_op"])
             averaged = operation == average and not any(t.is_floating_point() or t.is_complex() for t in written)
-            options.reduceOp = dist.ReduceOp.SUM if averaged else private.reduction_by_number(operation)
+            if averaged:
+                options.reduceOp = dist.ReduceOp.SUM
+            elif operation is not None:
+                options.reduceOp = private.reduction_by_number(operation)
             if averaged or any(tensor.dtype not in CARRIED for tensor in written):
                 wide = {id(t): t.to(wide_dtype(t), copy=True) for value in lists for t in core.tensors_in(value)}
                 lists = [mapped(value, lambda tensor: wide[id(tensor)]) for value in lists]
@@ -195,6 +199,12 @@ def _kernel(name: str, collective: Collective, names: Sequence[str]) -> Callable
             lists = [mapped(value, flat) for value in lists]
         if name == "alltoall_" or (name == "allgather_" and len({tensor.shape for tensor in lists[0][0]}) > 1):
             return (args[0], private.boxed(_exchange(private.backend_of(group, CPU), name, lists, group.size())))
+        if "reduce_op" in given and operation is None:
+            arguments = (*lists, *args[tensor_arguments:])
+            result = private.reduce_as_torch_does(operator, private.backend_of(group, CPU), group, arguments)
+            work = private.unboxed_work(result[-1] if collective.returns else result)
+            last = private.boxed(work if finish is None else Following([work], finish))
+            return (args[0], last) if collective.returns else last
         splits = [given[each] for each in ("output_split_sizes", "input_split_sizes") if each in given]
         call = getattr(private.backend_of(group, CPU), collective.method)
         pairs = zip(*lists, strict=True) if collective.each else [tuple(lists)]
@@ -263,8 +273,7 @@ def apply() -> Callable[[], None]:
         _Engaged.kernels = dispatcher.Registrations()
         for name, collective in COLLECTIVES.items():
             operator = dispatcher.find_operator(f"c10d::{name}")
-            names = [argument.name for argument in dispatcher.schema_of(operator).arguments]
-            kernel = _kernel(name, collective, names)
+            kernel = _kernel(name, collective, operator)
             private.overriding(_Engaged.kernels.add, f"c10d::{name}", "CPU", kernel)
     return _disengage
 

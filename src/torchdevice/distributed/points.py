@@ -87,8 +87,11 @@ def premultiplied(original: Function, path: str, applies: Applies) -> Function:
     def reduce(self: Any, *args: Any, **kwargs: Any) -> Any:
         options: Any = next((each for each in (*args, *kwargs.values()) if hasattr(each, "reduceOp")), None)
         operation = getattr(options, "reduceOp", None)
-        if operation is None or operation != scaled or not applies():
+        if operation is None or not applies():
             return original(self, *args, **kwargs)
+        if operation != scaled or not hasattr(operation, "factor"):  # torch 2.9 keeps it: gloo refuses the reduction
+            with private.reducing(operation):
+                return original(self, *args, **kwargs)
         *output, given = [position for position, each in enumerate(args) if each is not options]
         if output:
             args = (*args[:given], _times(args[given], operation.factor), *args[given + 1 :])
@@ -96,7 +99,8 @@ def premultiplied(original: Function, path: str, applies: Applies) -> Function:
             for tensor in args[given]:
                 tensor.mul_(operation.factor)
         options.reduceOp = dist.ReduceOp.SUM
-        return original(self, *args, **kwargs)
+        with private.reducing(options.reduceOp):
+            return original(self, *args, **kwargs)
 
     return dress(reduce, original, path)
 
@@ -327,10 +331,9 @@ class Distributed:
         return self._translator.in_force and backends.own(self._translator.host.type) == backends.EVERYWHERE
 
     def _creators(self) -> Iterator[Replacement]:
+        yield from self._everywhere("split_group", lambda f, path: splitting(f, path, self._on_gloo))
         for name in functions_with("backend"):
-            if name == "split_group":
-                yield from self._everywhere(name, lambda f, path: splitting(f, path, self._on_gloo))
-            elif name != "is_backend_available":
+            if name not in ("split_group", "is_backend_available"):
                 yield from self._everywhere(name, self._groups.creating)
 
     def _reductions(self) -> Iterator[Replacement]:

@@ -273,8 +273,10 @@ def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
         return True
 
     is_available.__name__ = f"is_{name.lower()}_available"
+    # From 2.14 on "nccl" is made by `ProcessGroupNCCL2`, and there are more that a program may name.
+    classes = {f"ProcessGroup{name}", *(each for each in vars(module) if each.startswith(f"ProcessGroup{name}"))}
     for place in (module, torch.distributed):
-        vars(place).update({f"ProcessGroup{name}": backend, is_available.__name__: is_available})
+        vars(place).update({**dict.fromkeys(classes, backend), is_available.__name__: is_available})
     vars(module)[f"_{name}_AVAILABLE"] = True
     # Asked for where torch is told to check collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL) and has NCCL.
     builds.hash_tensors_with(_hash_tensors)

@@ -64,7 +64,8 @@ struct Capture final : c10::DebugInfoBase {
   explicit Capture(std::shared_ptr<Graph> g) : graph(std::move(g)) {}
 };
 // A slot that torch has for its own tests. Each version of torch has it; slots of one's own exist since 2.13.
-const auto& slot() { return c10::DebugInfoKind::TEST_INFO_2; }
+// The parentheses choose: by value where it is a constant of an enumeration, as before 2.13, by reference to an object.
+decltype(auto) slot() { return (c10::DebugInfoKind::TEST_INFO_2); }
 
 std::shared_ptr<Graph> captured() {
   auto* capture = static_cast<Capture*>(c10::ThreadLocalDebugInfo::get(slot()));
