@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.torches import recorded_on_pinned_torch
 from torchdevice.bench.calls import QUESTIONS, count_instructions
 
 # The largest ratios of several runs, with environments of different sizes: the heap is not the same in each.
@@ -38,6 +39,7 @@ def too_dear(ratios: dict[str, float]) -> dict[str, str]:
     return dear
 
 
+@recorded_on_pinned_torch
 @pytest.mark.long
 @pytest.mark.processes
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed (apt install valgrind)")

@@ -17,7 +17,12 @@ from torchdevice.catalog.store import load_results
 @pytest.mark.parametrize("pair", equivalents().values(), ids=lambda pair: pair.name)
 def test_both_sides_give_the_same_values(pair: Equivalent) -> None:
     assert functools.reduce(getattr, pair.name.split(".")[1:], torch) is not None
-    assert disagreement(pair) == ""
+    try:
+        assert disagreement(pair) == ""
+    except RuntimeError as error:
+        if "is now removed" not in str(error):
+            raise
+        pytest.skip(f"torch {torch.__version__} has removed {pair.name}")
 
 
 def test_a_wrong_pair_is_seen() -> None:

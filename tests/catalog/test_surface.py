@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 import torch
 
+from tests.torches import recorded_on_pinned_torch
 from torchdevice._torch.core import overridable_functions
 from torchdevice.catalog import surface as s
 from torchdevice.catalog.surface import CLASS, FUNCTION, METHOD, PROPERTY, SETTING, Surface, read_surface
@@ -91,6 +92,7 @@ def test_no_private_name_and_no_object_twice(surface: Surface) -> None:
     assert [name for name in surface.found if s.is_left_out(name)] == []
 
 
+@recorded_on_pinned_torch
 def test_what_is_left_out_exists_and_says_why() -> None:
     for name, why in s.LEFT_OUT.items():
         assert why

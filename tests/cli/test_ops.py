@@ -15,7 +15,7 @@ def test_operators_of_another_device(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["ops", "--target", "mps", "--search", "aten::mode"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("mps, from torch's list of kernels")
-    assert "aten::mode         cpu" in out
+    assert ["aten::mode", "cpu"] in [line.split() for line in out]
     assert main(["ops", "--target", "mps", "--search", "linalg", "--route", "cpu", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["schema"], found["target"]) == (1, "mps")
@@ -31,7 +31,7 @@ def test_operators_of_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[-1] == "no such operator"
 
 
-@pytest.mark.parametrize("target", ["toaster", "xpu"])
+@pytest.mark.parametrize("target", ["toaster", "hpu"])
 def test_a_target_that_is_not_known(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["ops", "--target", target])

@@ -213,7 +213,8 @@ def test_what_a_program_shows_of_its_frames(tmp_path: Path) -> None:
     expected = python("shows.py", cwd=tmp_path)
     write(tmp_path, {"shows.py": SHOWN.replace("DEVICE", "cuda")})
     found = torchdevice("run", "-q", "shows.py", cwd=tmp_path)
-    assert (found.returncode, found.stdout.replace("cuda", "cpu")) == (0, expected.stdout)
+    shown = re.sub(r"[~^]{2,}", "", found.stdout.replace("cuda", "cpu"))  # Python 3.13 marks the call in them, too
+    assert (found.returncode, shown) == (0, re.sub(r"[~^]{2,}", "", expected.stdout))
     assert _comparable(found.stderr).replace("cuda", "cpu") == _comparable(expected.stderr)
     assert expected.stderr.count("UserWarning: To copy construct") == 2
 

@@ -13,6 +13,7 @@ import torch
 import torchdevice
 from tests.virtual.harness import on
 from torchdevice import fallback
+from torchdevice._torch.core import torch_release
 from torchdevice.fallback import sparse
 
 DENSE = torch.tensor([[0.0, 2.0, 0.0, 0.0], [3.0, 0.0, 0.0, 4.0]])
@@ -102,7 +103,8 @@ def test_writes_copies_and_checkpoints() -> None:
     file.seek(0)
     assert (type(loaded := torch.load(file)), loaded.device.type) == (torch.Tensor, "cpu")
     file.seek(0)
-    assert torch.load(file, map_location="cuda").device.type == "mps"
+    if torch_release() < (2, 14):  # from then on torch checks what it loaded, and refuses MPS there
+        assert torch.load(file, map_location="cuda").device.type == "mps"
     row = next(row for row in torchdevice.report().fallbacks if row.operator == "aten::mul_.Tensor")
     assert "no compressed sparse tensors" in row.reason
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):

@@ -18,8 +18,9 @@ import torchdevice.virtual
 from tests.virtual.harness import on
 from torchdevice import fallback
 
-OPERATOR = "aten::linalg_matrix_exp"
-exponential = torch.linalg.matrix_exp
+# MPS lacks it in every version of torch that we support.
+OPERATOR = "aten::special_log_ndtr"
+log_ndtr = torch.special.log_ndtr
 
 
 def on_both(body: Callable[[str], None]) -> Callable[[], None]:
@@ -59,32 +60,32 @@ def same(there: Any, here: Any) -> None:
 def test_autocast_and_no_grad(device: str) -> None:
     there, here = pair(device)
     with torch.no_grad():
-        result = exponential(there)
+        result = log_ndtr(there)
     assert (result.requires_grad, result.device.type) == (False, device)
-    same(result, exponential(here))
+    same(result, log_ndtr(here))
     with torch.inference_mode():
-        same(exponential(there), exponential(here))
+        same(log_ndtr(there), log_ndtr(here))
     with torch.autocast(device, torch.float16):
         product = there @ there
-        result = exponential(product.float())
+        result = log_ndtr(product.float())
         assert (product.dtype, result.dtype, result.device.type) == (torch.float16, torch.float32, device)
         result.sum().backward()
     assert there.grad.device.type == device
-    assert calls() >= 4
+    assert calls() == 3
 
 
 @on_both
 def test_transforms(device: str) -> None:
     there, here = pair(device)
     stack = torch.stack([torch.zeros(3, 3), torch.eye(3)])
-    same(torch.func.vmap(exponential)(stack.to(device)), torch.func.vmap(exponential)(stack))
+    same(torch.func.vmap(log_ndtr)(stack.to(device)), torch.func.vmap(log_ndtr)(stack))
     for transform in (
-        lambda x: torch.func.grad(lambda v: exponential(v).sum())(x),
-        lambda x: torch.func.jvp(exponential, (x,), (torch.ones_like(x),))[1],
-        lambda x: torch.func.vjp(exponential, x)[1](torch.ones_like(x))[0],
-        lambda x: torch.func.jacrev(exponential)(x),
-        lambda x: torch.func.vmap(torch.func.grad(lambda v: exponential(v).sum()))(torch.stack([x, x])),
-        lambda x: torch.func.grad(lambda v: torch.func.grad(lambda w: exponential(w).sum())(v).sum())(x),
+        lambda x: torch.func.grad(lambda v: log_ndtr(v).sum())(x),
+        lambda x: torch.func.jvp(log_ndtr, (x,), (torch.ones_like(x),))[1],
+        lambda x: torch.func.vjp(log_ndtr, x)[1](torch.ones_like(x))[0],
+        lambda x: torch.func.jacrev(log_ndtr)(x),
+        lambda x: torch.func.vmap(torch.func.grad(lambda v: log_ndtr(v).sum()))(torch.stack([x, x])),
+        lambda x: torch.func.grad(lambda v: torch.func.grad(lambda w: log_ndtr(w).sum())(v).sum())(x),
     ):
         result = transform(there.detach())
         assert result.device.type == device
@@ -96,9 +97,9 @@ def test_checkpointing(device: str) -> None:
     for reentrant in (False, True):
         there, here = pair(device)
         before = calls()
-        checkpoint(lambda x: exponential(x).square(), there, use_reentrant=reentrant).sum().backward()
+        checkpoint(lambda x: log_ndtr(x).square(), there, use_reentrant=reentrant).sum().backward()
         assert calls() >= before + 2  # computed again in the backward pass
-        exponential(here).square().sum().backward()
+        log_ndtr(here).square().sum().backward()
         assert there.grad.device.type == device
         same(there.grad, here.grad)
 
@@ -113,14 +114,14 @@ def test_compiled(device: str) -> None:
         return graph.forward
 
     there, here = pair(device)
-    result = torch.compile(lambda x: exponential(x) + 1, backend=keep, fullgraph=True)(there)
-    same(result, exponential(here) + 1)
+    result = torch.compile(lambda x: log_ndtr(x) + 1, backend=keep, fullgraph=True)(there)
+    same(result, log_ndtr(here) + 1)
     (graph,) = graphs
-    assert any("matrix_exp" in str(node.target) for node in graph.graph.nodes)
+    assert any("log_ndtr" in str(node.target) for node in graph.graph.nodes)
     assert calls() == 1
-    compiled = torch.compile(lambda x: exponential(x).square().sum(), backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(lambda x: log_ndtr(x).square().sum(), backend="aot_eager", fullgraph=True)
     compiled(there).backward()
-    exponential(here).square().sum().backward()
+    log_ndtr(here).square().sum().backward()
     assert there.grad.device.type == device
     same(there.grad, here.grad)
 
@@ -128,12 +129,12 @@ def test_compiled(device: str) -> None:
 @on_both
 def test_threads(device: str) -> None:
     _, here = pair(device)
-    exponential(here).sum().backward()
+    log_ndtr(here).sum().backward()
     found: list[torch.Tensor] = []
 
     def work() -> None:
         x = here.detach().to(device).requires_grad_()
-        exponential(x).sum().backward()
+        log_ndtr(x).sum().backward()
         found.append(x.grad)
 
     threads = [threading.Thread(target=work) for _ in range(8)]
@@ -152,13 +153,13 @@ def test_a_fallback_inside_another(device: str) -> None:
     library = torch.library.Library("nested_test", "DEF")
     library.define("twice(Tensor x) -> Tensor")
     inner = torch.zeros(2, 2).to(device)
-    library.impl("twice", lambda x: 2 * x * exponential(inner).to("cpu")[0, 0], "CPU")
+    library.impl("twice", lambda x: 4 * x * log_ndtr(inner).to("cpu").exp()[0, 0], "CPU")
     plan = fallback.kernels.read_plan("nested_test::twice")
     router = fallback.coverage.router
     assert plan is not None
     assert router is not None
     result = router.run(plan, "a test", (torch.ones(2).to(device),), {})
-    assert (result.tolist(), result.device.type) == ([2.0, 2.0], device)
+    assert (result.tolist(), result.device.type) == (pytest.approx([2.0, 2.0]), device)
     assert (calls(), calls("nested_test::twice")) == (1, 1)
 
 
@@ -168,11 +169,11 @@ def test_a_full_device_raises_as_ever_and_is_not_taken_for_a_gap(device: str) ->
     big = torch.zeros(256, 256, device=device)
     expected = RuntimeError if device == "mps" else torch.OutOfMemoryError
     torchdevice.virtual.set_memory_limit("300KiB")
-    for full in (exponential, torch.neg):  # a fallback; an operator that the target has
+    for full in (log_ndtr, torch.neg):  # a fallback; an operator that the target has
         with pytest.raises(expected, match="out of memory"):
             full(big)
     torchdevice.virtual.set_memory_limit("1GiB")
-    assert exponential(there).device.type == device
+    assert log_ndtr(there).device.type == device
     if device == "mps":
         image = torch.ones(1, 1, 64, 64, device=device)  # a guarded operator, of a dtype that it takes
         torchdevice.virtual.set_memory_limit("17KiB")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 
 import torchdevice
 import torchdevice.virtual
+from tests.torches import recorded_on_pinned_torch
 from tests.virtual.harness import on
 from torchdevice import fallback
 from torchdevice._torch.core import torch_release
@@ -18,6 +20,7 @@ from torchdevice.fallback.kernels import EXEMPT, GUARDED, make_guard, refusal_of
 from torchdevice.virtual import supported
 
 
+@recorded_on_pinned_torch
 def test_the_rows_are_torchs_own_list() -> None:
     listed = {name.removesuffix("_").removesuffix(".out") for name in supported.denied_dtypes("MPS")}
     listed = {name.removesuffix(".grad_input") for name in listed}
@@ -146,3 +149,21 @@ def test_the_user_guards_more() -> None:
     torchdevice.deactivate()
     with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
         nn.functional.linear(x, x)
+
+
+@on("mps:real")
+def test_guarded_composites_keep_their_gradients_without_a_warning() -> None:
+    """A kernel under the backend's key must not take the composite away from the autograd key."""
+    warnings.simplefilter("error")
+    torchdevice.activate(policy="portable")
+    torch.manual_seed(0)
+    start, target = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    found = []
+    for device in ("cpu", "mps"):
+        x = start.clone().to(device).requires_grad_()
+        nn.functional.nll_loss(x.log_softmax(1), target.to(device)).backward()
+        nn.functional.max_pool1d(x.unsqueeze(0), 2).sum().backward()
+        nn.functional.batch_norm(x, None, None, training=True).square().sum().backward()
+        nn.functional.linear(x, torch.ones(2, 3, device=device)).sum().backward()
+        found.append(x.grad.to("cpu"))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import threading
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -195,11 +196,10 @@ def test_threads_forks_and_loaders() -> None:
             assert x.to("cuda", non_blocking=True).is_cuda
 
 
+@pytest.mark.skipif(find_spec("torch._native") is None, reason=f"torch {torch.__version__} has no such kernels")
 @on("cuda")
 def test_kernels_that_torch_has_in_triton_are_switched_off() -> None:
     """With Triton installed, torch multiplies outer products by a kernel that needs the real thing."""
-    if not hasattr(torch, "_native"):
-        pytest.skip(f"torch {torch.__version__} has no such kernels")
     import torch.backends.python_native as kernels
 
     assert all(kernels.is_dsl_disabled(language) for language in kernels.available_dsls)

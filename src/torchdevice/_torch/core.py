@@ -106,6 +106,16 @@ def has_device_context() -> bool:
     )
 
 
+def forget_default_device() -> None:
+    """After `torch.set_default_device(None)`: torch 2.9 keeps a None, and `torch.get_default_device()` fails on it.
+
+    Expiry: torch 2.9.
+    """
+    kept = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    if kept is not None and getattr(kept, "device_context", True) is None:
+        del kept.device_context
+
+
 def lost_by_fork(kind: str) -> bool:
     """Whether this process was forked from one that had begun to use devices of this type, which cannot be shared.
 

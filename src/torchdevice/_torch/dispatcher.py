@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -148,6 +150,19 @@ def constructs_compressed(device_type: str) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _overriding(name: str, key: str) -> Iterator[None]:
+    """Where a kernel stands already, torch warns once per process that it is overridden, which is meant here."""
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="(?s).*verriding a previously registered kernel", category=UserWarning
+        )
+        yield
+
+
 class Registrations:
     """Kernels of ours in the dispatcher, taken back by `undo`.
 
@@ -164,7 +179,8 @@ class Registrations:
         space = name.partition("::")[0]
         if space not in self._libraries:
             self._libraries[space] = torch.library.Library(space, "IMPL")
-        self._libraries[space].impl(name, kernel, key, with_keyset=with_keyset)
+        with _overriding(name, key):
+            self._libraries[space].impl(name, kernel, key, with_keyset=with_keyset)
 
     def undo(self) -> None:
         """What was there before is there again."""

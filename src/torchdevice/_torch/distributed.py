@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -104,15 +103,6 @@ def reductions() -> list[str]:
 def group_name(group: Any) -> str:
     """The name under which torch knows a group in this process."""
     return str(group.group_name)
-
-
-def overriding(register: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-    """Register a kernel where there is one already; torch warns of that once a process, and it is meant here."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="(?s).*verriding a previously registered kernel", category=UserWarning
-        )
-        register(*args, **kwargs)
 
 
 def leave_untraced(package: str) -> Undo:

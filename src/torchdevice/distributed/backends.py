@@ -145,8 +145,12 @@ def group_class(name: str) -> Any:
         timeout = getattr(options, "_timeout", None) or c10d.default_pg_timeout
         gloo.__init__(self, store, rank, size, timeout=timeout)
 
+    def split(self: Any, store: Any, ranks: Sequence[int], options: Any = None) -> Any:
+        return type(self)(store, list(ranks).index(c10d.get_rank()), len(ranks), options)
+
     body = {
         "__init__": start,
+        "split": split,  # asked from 2.14 on, where a group has a device of its own
         "__module__": c10d.__name__,
         "Options": Options,
         "_group_start": lambda self: None,

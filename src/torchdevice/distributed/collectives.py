@@ -274,7 +274,7 @@ def apply() -> Callable[[], None]:
         for name, collective in COLLECTIVES.items():
             operator = dispatcher.find_operator(f"c10d::{name}")
             kernel = _kernel(name, collective, operator)
-            private.overriding(_Engaged.kernels.add, f"c10d::{name}", "CPU", kernel)
+            _Engaged.kernels.add(f"c10d::{name}", "CPU", kernel)
     return _disengage
 
 
@@ -326,5 +326,5 @@ def stage(kind: str, layout: str = "", note: Note | None = None) -> Callable[[],
     kernels = dispatcher.Registrations()
     for name in names:
         kernel = _staged(name, name not in WRITE_NOTHING, note)
-        private.overriding(kernels.add, name, f"{layout}{kind.upper()}", kernel)
+        kernels.add(name, f"{layout}{kind.upper()}", kernel)
     return kernels.undo

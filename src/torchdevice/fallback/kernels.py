@@ -178,8 +178,9 @@ class Coverage:
         backend = backend_key(self.router.target)
         composite = dispatcher.has_kernel(name, "CompositeImplicitAutograd")
         # A composite has its code at the autograd key too; there the copies are part of the graph, and so it has one.
-        for key in (backend, f"Autograd{backend}") if composite else (backend,):
-            native = dispatcher.native_kernel(name, key)
+        keys = (backend, f"Autograd{backend}") if composite else (backend,)
+        # All are asked for first: a kernel under the backend's key takes the composite away from the autograd key.
+        for key, native in [(key, dispatcher.native_kernel(name, key)) for key in keys]:
             if native is not None:
                 elsewhere = partial(self.router.run, replace(plan, recorded=key != backend))
                 kernel = make_guard(native, elsewhere, silently_wrong(self.router.target, name.removeprefix("aten::")))

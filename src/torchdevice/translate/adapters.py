@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice._torch.compilers import constant_when_traced
-from torchdevice._torch.core import RealDevice, RealTensor
+from torchdevice._torch.core import RealDevice, RealTensor, forget_default_device
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
@@ -294,7 +294,11 @@ def set_default(original: Function, path: str, translator: Translator) -> Functi
 
     def set_default_device(device: Any) -> None:
         given = device if device is None else translator.translate(device, path)
-        original(None if given is not device and given == translator.settled_default else given)
+        if given is not device and given == translator.settled_default:
+            original(None)
+            forget_default_device()
+        else:
+            original(given)
 
     return dress(set_default_device, original, path)
 

@@ -121,6 +121,10 @@ def _gelu(x: Any, approximate: str) -> Any:
 
 
 def _logit(x: Any, eps: float | None) -> Any:
+    from torchdevice.fallback.plan import Declined
+
+    if eps is not None and eps > 0.5:
+        raise Declined("bounds that cross: versions of torch differ in which one wins")
     x = x if eps is None else mx.clip(x, eps, 1 - eps)
     return mx.log(x / (1 - x))
 
