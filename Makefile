@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+NEWEST ?= 2.15.0
 
-.PHONY: demo test check docs lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
+.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -14,7 +15,17 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed
 	$(BIN)/python -W ignore::FutureWarning -m torchdevice run examples/train_cuda.py
 
-test: lint types layers unit
+test: lint types layers unit newest
+
+# The newest torch, as the package index builds it: a newcomer's commands, and the suites that touch private names (about
+# 12 GB of disk, which are given back).
+newest:
+	$(PYTHON) -m tools.versions.matrix --private $(NEWEST)
+
+# Every supported torch, one after another; hours, and about 12 GB of disk. `make matrix TORCH=2.15.0` runs one. Interrupted,
+# it goes on. Writes docs/versions.md.
+matrix:
+	$(PYTHON) -m tools.versions.matrix $(TORCH)
 
 # What can be known in three minutes: everything of `make test` but the tests that start processes.
 check: lint types layers $(VENV)/.installed
@@ -63,7 +74,7 @@ sanitize: $(VENV)/.installed
 	$(BIN)/python -m tools.hardening.sanitize
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .matrix build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The pages that are printed from tables of the code, in seconds.
 docs: $(VENV)/.installed

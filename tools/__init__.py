@@ -5,6 +5,7 @@
     conformance  torch's operator database on virtual devices (`make conformance`)
     realworld    programs that we did not write, in every mode (`make realworld`)
     hardening    fuzzing, soaking, sanitizers, and the record of their figures (`make fuzz`, `soak`, `sanitize`)
+    versions     every supported torch in an environment of its own (`make matrix`)
     distributed  torch's own distributed tests on what stands for NCCL (`make distributed`)
 
 Run from the root of the repository: `python -m tools.catalog.run`. Tests import from here; nothing in `src` does.

@@ -17,7 +17,8 @@ from torchdevice.answers import failures
 from torchdevice.answers.failures import as_cuda_error
 from torchdevice.session import session
 
-HUGE = 10**13
+# More bytes than an address has bits for: a machine that promises any amount of memory refuses it, too.
+HUGE = 10**15
 
 # What takes a device is met in its wrapper, in every Python.
 WRAPPED: dict[str, Callable[[], object]] = {
@@ -29,7 +30,7 @@ WRAPPED: dict[str, Callable[[], object]] = {
 }
 # Everything else by a monitor (Python 3.12), else by the name in the `except` clause.
 OPERATORS: dict[str, Callable[[], object]] = {
-    "matmul": lambda: torch.ones(10**6, 1) @ torch.ones(1, 10**7),
+    "matmul": lambda: torch.ones(1, 1).expand(10**8, 1) @ torch.ones(1, 1).expand(1, 10**7),
     "method": lambda: torch.ones(1).expand(HUGE).clone(),
     "module": lambda: nn.Upsample(scale_factor=10**6)(torch.ones(1, 1, 10, 10)),
     "backward": lambda: torch.ones(1, requires_grad=True).expand(HUGE)[:1].sum().backward(),

@@ -56,6 +56,10 @@ def torch_release() -> tuple[int, ...]:
     return tuple(map(int, str(torch.__version__).split(".")[:2]))
 
 
+# The releases that `make matrix` has run (docs/versions.md).
+TESTED_RELEASES = ((2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
+
+
 def device_types() -> tuple[str, ...]:
     """The device types that this torch can parse, read from the message with which it refuses others.
 

@@ -45,10 +45,19 @@ def torch_build() -> Iterator[Check]:
     except ImportError as error:
         yield Check("torch", FAIL, f"cannot be imported: {error}", "install torch 2.9 or newer for this Python")
         return
-    number = tuple(int(part) for part in str(torch.__version__).split("+")[0].split(".")[:2])
+    from torchdevice._torch.core import TESTED_RELEASES, torch_release
+
     detail = f"{torch.__version__} ({f'CUDA {torch.version.cuda}' if torch.version.cuda else 'built without CUDA'})"
-    if number < (2, 9):
-        yield Check("torch", FAIL, detail, "torch 2.9 or newer is needed")
+    oldest, newest = (".".join(map(str, release)) for release in (TESTED_RELEASES[0], TESTED_RELEASES[-1]))
+    if torch_release() < TESTED_RELEASES[0]:
+        yield Check("torch", FAIL, detail, f"torch {oldest} or newer is needed")
+    elif torch_release() not in TESTED_RELEASES:
+        yield Check(
+            "torch",
+            WARN,
+            f"{detail}: not tested with this version; tested: {oldest} to {newest}",
+            "go on: what has no answer says so when it is called, and a virtual device tests itself when it starts",
+        )
     else:
         yield Check("torch", OK, detail)
 

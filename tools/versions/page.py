@@ -1,0 +1,46 @@
+"""docs/versions.md, from the results."""
+
+from __future__ import annotations
+
+from tools.versions.table import COMMANDS, PAGE, Result, load
+
+HEAD = """# Versions of torch and of Python
+
+Written by `make matrix` from what it saw. For each version of torch it makes a virtual environment, installs torch from
+the package index and the wheel of this project, types a newcomer's commands and runs the tests. On Linux the index has
+builds for CUDA. The machine has no GPU and no driver unless its column names one.
+
+"""
+COMMON = "The commands: {commands}.\n\n"
+
+
+def page(results: dict[str, Result]) -> str:
+    """The text of docs/versions.md."""
+    commands = ", ".join(f"`torchdevice {' '.join(command)}`" for command in COMMANDS)
+    lines = [HEAD + COMMON.format(commands=commands)]
+    lines.append("| torch | Python | machine | commands | passed | failed | skipped | minutes | date |\n")
+    lines.append("| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n")
+    for each in results.values():
+        worked = sum(each.commands.values())
+        typed = "all ✓" if worked == len(each.commands) else f"{worked} of {len(each.commands)}"
+        lines.append(
+            f"| {each.build} | {each.python} | {each.machine} | {typed} | {each.passed} | {len(each.failed)} "
+            f"| {sum(each.skipped.values())} | {each.seconds / 60:.0f} | {each.date} |\n"
+        )
+    lines.append("\n## What was skipped, and why\n\n| torch | tests | reason |\n| --- | ---: | --- |\n")
+    for each in results.values():
+        lines += [f"| {each.build} | {count} | {reason} |\n" for reason, count in sorted(each.skipped.items())]
+    failed = [(each.build, name) for each in results.values() for name in each.failed]
+    if failed:
+        lines.append("\n## What failed\n\n| torch | test |\n| --- | --- |\n")
+        lines += [f"| {build} | `{name}` |\n" for build, name in failed]
+    return "".join(lines)
+
+
+def write_page(results: dict[str, Result]) -> None:
+    """Write it."""
+    PAGE.write_text(page(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_page(load())
