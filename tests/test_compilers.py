@@ -46,7 +46,9 @@ def test_compile_without_graph_breaks(program: Callable[[torch.Tensor], torch.Te
 
 def test_compiled_code_does_not_recompile_as_places_are_counted() -> None:
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounter()
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
     compiled = torch.compile(factories, backend=counter)
     for _ in range(5):
         compiled(torch.zeros(2))

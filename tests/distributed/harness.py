@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.virtual.harness import source_paths
+
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = ("-m", "torch.distributed.run")
 
@@ -16,7 +18,7 @@ LAUNCH = ("-m", "torch.distributed.run")
 def environment(**more: str) -> dict[str, str]:
     """This checkout, nothing of the caller's settings, one thread a process."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHDEVICE") or k == "TORCHDEVICE_CACHE"}
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    paths = os.pathsep.join(source_paths())
     return {**kept, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **more}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
@@ -37,6 +39,7 @@ def test_the_pages_are_printed_from_the_tables() -> None:
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make docs`"
 
 
+@pytest.mark.skipif(find_spec("mlx") is None, reason="mlx is not installed")
 @pytest.mark.skipif("take" in listed("MPS"), reason="no operator that MPS lacks in this torch has an MLX rule")
 @on("mps:real", env={"TORCHDEVICE_FALLBACK": "mlx,cpu"})
 def test_mlx_is_asked_first_where_the_table_says_that_it_pays() -> None:

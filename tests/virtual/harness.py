@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,17 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = int(os.environ.get("TORCHDEVICE_TEST_SECONDS", "240"))  # sanitizers take longer
 
 
+def source_paths() -> list[str]:
+    """Of this checkout; where it is not installed, with the entry point by which `import torch` finds it."""
+    paths = [ROOT / "src", ROOT]
+    if not any(point.name == "torchdevice" for point in entry_points(group="torch.backends")):
+        paths.append(ROOT / "src" / "torchdevice" / "checkout")
+    return list(map(str, paths))
+
+
 def environment(**more: str) -> dict[str, str]:
     """This checkout's sources, one thread, none of the caller's settings, then `more`."""
-    paths = [str(ROOT / "src"), str(ROOT)]
+    paths = source_paths()
     base = {k: v for k, v in os.environ.items() if not k.startswith("TORCHDEVICE") or k == "TORCHDEVICE_CACHE"}
     return {**base, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **more}
 
