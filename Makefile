@@ -20,7 +20,7 @@ test: lint types layers unit newest
 # The newest torch, as the package index builds it: a newcomer's commands, and the suites that touch private names (about
 # 12 GB of disk, which are given back).
 newest:
-	$(PYTHON) -m tools.versions.matrix --private $(NEWEST)
+	$(PYTHON) -m tools.versions.matrix --private --no-page $(NEWEST)
 
 # Every supported torch, one after another; hours, and about 12 GB of disk. `make matrix TORCH=2.15.0` runs one. Interrupted,
 # it goes on. Writes docs/versions.md.

@@ -2,7 +2,7 @@
 
     python -m tools.versions.matrix                     every version, one after another; writes docs/versions.md
     python -m tools.versions.matrix 2.15.0              one of them
-    python -m tools.versions.matrix --private 2.15.0    only the suites that touch private names; writes nothing
+    python -m tools.versions.matrix --private 2.15.0    only the suites that touch private names of torch
     python -m tools.versions.matrix --here NAME         the torch of this Python, as it is; on a machine with a GPU
 
 Needs nothing but Python. A version that was run with the same sources is not run again (`--fresh` does). Each one takes
@@ -126,6 +126,10 @@ def suites(python: Path, result: Result, chosen: tuple[str, ...]) -> None:
     result.skipped = dict(skipped)
 
 
+def _named(chosen: tuple[str, ...]) -> str:
+    return ", ".join(each.removeprefix("tests/") for each in chosen) or "all"
+
+
 def run(name: str, python: Path, digest: str, chosen: tuple[str, ...], machine: str = "no GPU") -> Result:
     """Everything on one torch that is installed."""
     FOLDER.mkdir(exist_ok=True)
@@ -135,7 +139,7 @@ def run(name: str, python: Path, digest: str, chosen: tuple[str, ...], machine: 
         raise Problem(f"torch cannot be imported: {said.stderr.strip().splitlines()[-1]}")
     build, version = said.stdout.split()
     today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
-    result = Result(name, build, version, digest, today, machine=machine, suites=" ".join(chosen) or "all")
+    result = Result(name, build, version, digest, today, machine=machine, suites=_named(chosen))
     newcomer(python, result)
     suites(python, result, chosen)
     print(f"  {result.passed} passed, {len(result.failed)} failed, {sum(result.skipped.values())} skipped", flush=True)
@@ -147,6 +151,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools.versions.matrix", description=__doc__)
     parser.add_argument("versions", nargs="*", help=", ".join(row.torch for row in ROWS))
     parser.add_argument("--private", action="store_true", help="only the suites that touch private names")
+    parser.add_argument("--no-page", action="store_true", help="keep no results and leave docs/versions.md as it is")
     parser.add_argument("--fresh", action="store_true", help="run again what was run with these sources")
     parser.add_argument("--keep", action="store_true", help="leave the virtual environments in .matrix/")
     parser.add_argument("--here", metavar="NAME", help="run with this Python's own torch, and call the machine so")
@@ -166,7 +171,8 @@ def main() -> int:
     print(f"{len(rows)} versions of torch, one after another, about {GIGABYTES} GB each in {FOLDER}", flush=True)
     for row in rows:
         former = results.get(row.torch)
-        if not options.fresh and not options.private and former and former.source == digest and former.green:
+        same = former is not None and (former.source, former.suites) == (digest, _named(chosen))
+        if same and former is not None and former.green and not options.fresh and not options.no_page:
             print(f"torch {row.torch}: done already", flush=True)
             continue
         print(f"torch {row.torch}", flush=True)
@@ -180,7 +186,7 @@ def main() -> int:
             if not options.keep:
                 shutil.rmtree(FOLDER / f"torch-{row.torch}", ignore_errors=True)
         ended = ended and found.green
-        if not options.private:
+        if not options.no_page:
             results[row.torch] = found
             save(results)
             write_page(results)

@@ -18,14 +18,14 @@ def page(results: dict[str, Result]) -> str:
     """The text of docs/versions.md."""
     commands = ", ".join(f"`torchdevice {' '.join(command)}`" for command in COMMANDS)
     lines = [HEAD + COMMON.format(commands=commands)]
-    lines.append("| torch | Python | machine | commands | passed | failed | skipped | minutes | date |\n")
-    lines.append("| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n")
+    lines.append("| torch | Python | machine | commands | suites | passed | failed | skipped | minutes | date |\n")
+    lines.append("| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n")
     for each in results.values():
         worked = sum(each.commands.values())
         typed = "all ✓" if worked == len(each.commands) else f"{worked} of {len(each.commands)}"
         lines.append(
-            f"| {each.build} | {each.python} | {each.machine} | {typed} | {each.passed} | {len(each.failed)} "
-            f"| {sum(each.skipped.values())} | {each.seconds / 60:.0f} | {each.date} |\n"
+            f"| {each.build} | {each.python} | {each.machine} | {typed} | {each.suites} | {each.passed} "
+            f"| {len(each.failed)} | {sum(each.skipped.values())} | {each.seconds / 60:.0f} | {each.date} |\n"
         )
     lines.append("\n## What was skipped, and why\n\n| torch | tests | reason |\n| --- | ---: | --- |\n")
     for each in results.values():
