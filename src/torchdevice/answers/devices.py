@@ -151,7 +151,8 @@ def device_functions(kind: str, device: Device) -> Table:
         f"_{kind}_hasPrimaryContext": constant(True),
         f"_{kind}_canDeviceAccessPeer": lambda index, peer: index != peer and device.count > 1,
         f"_{kind}_synchronize": lambda *_: device.synchronize(),
-        f"_{kind}_sleep": nothing,
+        # Kernels that keep a stream busy, for tests. The flag is of torch 2.10.
+        **dict.fromkeys((f"_{kind}_sleep", f"_{kind}_busy_wait_for_flag", f"_{kind}_clear_flag"), nothing),
         f"_{kind}_ipc_collect": nothing,
         f"_{kind}_set_sync_debug_mode": set_sync_debug_mode,
         f"_{kind}_get_sync_debug_mode": lambda: debug_mode[0],
