@@ -56,7 +56,7 @@ def torch_release() -> tuple[int, ...]:
     return tuple(map(int, str(torch.__version__).split(".")[:2]))
 
 
-# The releases that `make matrix` has run (docs/versions.md).
+# The releases of the rows of `make matrix`; docs/versions.md says what was run on each.
 TESTED_RELEASES = ((2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
 
 
