@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 test: lint types layers unit newest
 
 # The newest torch, as the package index builds it: a newcomer's commands, and the suites that touch private names (about
-# 12 GB of disk, which are given back).
+# 12 GB of disk, deleted afterwards).
 newest:
 	$(PYTHON) -m tools.versions.matrix --private --no-page $(NEWEST)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+# Read when tests are collected: while a session is active it may be answered.
+BUILT_FOR_CUDA = torch.version.cuda
 ROOT = Path(__file__).parents[1]
 
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import torchdevice
+from tests.torches import BUILT_FOR_CUDA
 from torchdevice._torch.core import SHOWS_SAVED_TENSORS, RealDevice
 from torchdevice.answers.devices import CUDA_VERSION
 from torchdevice.answers.rows import SURFACE, Kind
@@ -62,9 +63,8 @@ def test_packages_with_cuda_only_code_get_the_truth(tmp_path: Path) -> None:
 def test_the_switch(python: Callable[..., Any]) -> None:
     code = "import torchdevice, torch\ntorchdevice.activate(target='cpu')\n"
     code += "print(torch.cuda.is_available(), torch.zeros(1, device='cuda').device, torch.version.cuda)"
-    built_for = python("import torch; print(torch.version.cuda or '')").stdout.strip()  # a build for CUDA has its own
-    assert python(code, TORCHDEVICE_MASQUERADE="0").stdout.split() == ["False", "cpu", built_for or "None"]
-    assert python(code, TORCHDEVICE_MASQUERADE="1").stdout.split() == ["True", "cpu", built_for or CUDA_VERSION]
+    assert python(code, TORCHDEVICE_MASQUERADE="0").stdout.split() == ["False", "cpu", str(BUILT_FOR_CUDA)]
+    assert python(code, TORCHDEVICE_MASQUERADE="1").stdout.split() == ["True", "cpu", BUILT_FOR_CUDA or CUDA_VERSION]
 
 
 def test_suspended_and_after_deactivation_it_is_plain_torch() -> None:

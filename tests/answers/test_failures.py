@@ -17,7 +17,7 @@ from torchdevice.answers import failures
 from torchdevice.answers.failures import as_cuda_error
 from torchdevice.session import session
 
-# More bytes than an address has bits for: a machine that promises any amount of memory refuses it, too.
+# More than the address space of a process, so that a machine that overcommits memory refuses it too.
 HUGE = 10**15
 
 # What takes a device is met in its wrapper, in every Python.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +11,9 @@ import torch
 import torch.cuda.comm  # torch does not load it by itself
 from torch import nn
 
+from tests.torches import BUILT_FOR_CUDA
 from tests.virtual.harness import run_python
+from torchdevice.answers.devices import CUDA_VERSION
 from torchdevice.translate.points import resolve_path
 
 pytestmark = [
@@ -161,8 +162,8 @@ with torch.cuda.graph(graph):
     y = x + 1
 x.fill_(4)
 graph.replay()
-compilers = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "torch.export")
-print(y.tolist(), sorted(name for name in set(sys.modules) - before if name.startswith(compilers)))
+new = {name for name in set(sys.modules) - before if name.startswith("torch")}
+print(y.tolist(), sorted(new - {"torch.cuda._graph_node_callbacks"}))  # that one: by a capture itself, since 2.15
 """,
     )
     assert done.stdout == "[5.0, 5.0, 5.0] []\n", done.stdout + done.stderr
@@ -331,7 +332,7 @@ def test_libraries_of_cuda_can_be_preferred(name: str, choice: str) -> None:
 
 
 def test_versions_and_builds() -> None:
-    assert re.fullmatch(r"\d+\.\d+", torch.version.cuda)
+    assert torch.version.cuda == (BUILT_FOR_CUDA or CUDA_VERSION)
     assert torch.backends.cuda.is_built()
     assert torch.backends.cudnn.is_available()
     assert torch.backends.cudnn.version() > 90000

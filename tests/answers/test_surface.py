@@ -118,6 +118,10 @@ def _replaced() -> list[tuple[str, Any, Any]]:
     return [(r.path, r.value, session._applied.originals[r.path]) for r in session._masked.select(Host("cpu"))]
 
 
+# In a build without MPS its base is a stand-in of torch's own, which takes anything.
+NO_SIGNATURE = {"torch.mps.Stream", "torch.mps.streams.Stream"}
+
+
 def test_signatures_names_and_documentation_are_torchs_own(active: None) -> None:
     checked = 0
     for path, value, original in _replaced():
@@ -125,7 +129,7 @@ def test_signatures_names_and_documentation_are_torchs_own(active: None) -> None
             continue
         assert value.__name__ == original.__name__, path
         assert value.__doc__ == original.__doc__, path
-        if not isinstance(original, type) or {"__new__", "__init__"} & set(vars(original)):
+        if path not in NO_SIGNATURE:
             assert _signature(value) == _signature(original), path
         assert isinstance(value, type) == isinstance(original, type), path
         checked += 1

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.distributed.harness import run, torchrun
 from tests.distributed.program import CHECKS
+from tests.torches import BUILT_FOR_CUDA
 
 # How each run is started, and how many processes it has.
 RUNS = {
@@ -25,7 +25,7 @@ DEVICES = {"cpu": "cpu", "cpu, 4 processes": "cpu", "virtual cuda": "cuda:0", "v
 # torch itself cannot free the storage of a tensor on MPS, which is how parameters are sharded.
 REFUSED = {("virtual mps", name): "unexpected device type mps" for name in ("fsdp1", "fsdp2", "checkpoint")}
 # torch's hook waits for the stream of an accelerator, on a CPU too; a build for CUDA looks for a driver.
-NO_STREAM = "none is available" if torch.version.cuda is None else "Found no NVIDIA driver"
+NO_STREAM = "none is available" if BUILT_FOR_CUDA is None else "Found no NVIDIA driver"
 REFUSED |= {(name, "ddp_with_the_optimizer_in_backward"): NO_STREAM for name in ("cpu", "cpu, 4 processes")}
 SLOW = [pytest.param(name, marks=pytest.mark.distributed) for name in ("cpu, 4 processes", "virtual mps")]
 EVERY_RUN = ["cpu", "virtual cuda", *SLOW]

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import torchdevice.virtual
+from tests.torches import on_pinned_torch
 from tests.virtual.harness import on
 from torchdevice.virtual import supported
 
@@ -70,7 +71,7 @@ def test_the_tables_come_from_torch() -> None:
 def test_refusals_agree_with_torchs_own_list() -> None:
     """Operators that common_mps.py calls unimplemented have no MPS kernel in native_functions.yaml."""
     unimplemented = [n for n, dtypes in supported.mps_lists()["UNIMPLEMENTED_XFAILLIST"].items() if dtypes is None]
-    assert len(unimplemented) > 30
+    assert len(unimplemented) > (40 if on_pinned_torch() else 30)  # newer versions lack less
     mps = supported.listed("MPS")
     present = {name for name in unimplemented if name in mps}
     assert present <= {"put", "to"}, present

@@ -31,7 +31,7 @@ GIGABYTES = 12  # CUDA's libraries, torch, what the tests need, and pip's copies
 COMMAND_SECONDS = 600
 
 
-class Problem(Exception):  # noqa: N818 - a sentence for whoever reads it
+class VersionError(Exception):
     """Something that stops a version, in a sentence."""
 
 
@@ -60,7 +60,7 @@ def install(row: Row) -> Path:
     """A virtual environment with that torch, as the package index builds it, and the wheel of this checkout."""
     free = shutil.disk_usage(ROOT).free >> 30
     if free < GIGABYTES:
-        raise Problem(f"torch {row.torch} needs about {GIGABYTES} GB of disk, and {free} GB are free")
+        raise VersionError(f"torch {row.torch} needs about {GIGABYTES} GB of disk, and {free} GB are free")
     home = FOLDER / f"torch-{row.torch}"
     shutil.rmtree(home, ignore_errors=True)
     _run([find_python(row.python), "-m", "venv", str(home)], "a virtual environment cannot be made")
@@ -81,7 +81,7 @@ def _run(command: list[str], problem: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
-        raise Problem(f"{problem} ({' '.join(last[-2:])})")
+        raise VersionError(f"{problem} ({' '.join(last[-2:])})")
 
 
 def newcomer(python: Path, result: Result) -> None:
@@ -112,7 +112,7 @@ def suites(python: Path, result: Result, chosen: tuple[str, ...]) -> None:
     command = [str(python), "-m", "pytest", "-n", workers, "--maxschedchunk", "1", f"--junitxml={report}"]
     subprocess.run([*command, "-p", "no:cacheprovider", *chosen], cwd=ROOT, check=False)
     if not report.exists():
-        raise Problem(f"the tests on torch {result.torch} did not come to an end")
+        raise VersionError(f"the tests on torch {result.torch} did not come to an end")
     result.seconds = round(time.monotonic() - begun)
     skipped: collections.Counter[str] = collections.Counter()
     for case in ElementTree.parse(report).getroot().iter("testcase"):
@@ -136,7 +136,7 @@ def run(name: str, python: Path, digest: str, chosen: tuple[str, ...], machine: 
     tell = "import platform, torch; print(torch.__version__, platform.python_version())"
     said = subprocess.run([str(python), "-W", "ignore", "-c", tell], capture_output=True, text=True, check=False)
     if said.returncode:
-        raise Problem(f"torch cannot be imported: {said.stderr.strip().splitlines()[-1]}")
+        raise VersionError(f"torch cannot be imported: {said.stderr.strip().splitlines()[-1]}")
     build, version = said.stdout.split()
     today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
     result = Result(name, build, version, digest, today, machine=machine, suites=_named(chosen))
@@ -178,7 +178,7 @@ def main() -> int:
         print(f"torch {row.torch}", flush=True)
         try:
             found = run(row.torch, install(row), digest, chosen)
-        except Problem as problem:
+        except VersionError as problem:
             print(f"  ✗ {problem}", flush=True)
             ended = False
             continue

@@ -48,15 +48,15 @@ def torch_build() -> Iterator[Check]:
     from torchdevice._torch.core import TESTED_RELEASES, torch_release
 
     detail = f"{torch.__version__} ({f'CUDA {torch.version.cuda}' if torch.version.cuda else 'built without CUDA'})"
-    oldest, newest = (".".join(map(str, release)) for release in (TESTED_RELEASES[0], TESTED_RELEASES[-1]))
+    tested = [".".join(map(str, release)) for release in TESTED_RELEASES]
     if torch_release() < TESTED_RELEASES[0]:
-        yield Check("torch", FAIL, detail, f"torch {oldest} or newer is needed")
+        yield Check("torch", FAIL, detail, f"torch {tested[0]} or newer is needed")
     elif torch_release() not in TESTED_RELEASES:
         yield Check(
             "torch",
             WARN,
-            f"{detail}: not tested with this version; tested: {oldest} to {newest}",
-            "go on: what has no answer says so when it is called, and a virtual device tests itself when it starts",
+            f"{detail}: not tested with this version; tested: {', '.join(tested)}",
+            "it may work: a function without an answer names itself in an error, a virtual device tests itself first",
         )
     else:
         yield Check("torch", OK, detail)
