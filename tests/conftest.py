@@ -16,9 +16,10 @@ if "accelerated" not in sys.argv and (os.path.exists("/dev/nvidiactl") or "CUDA_
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(1000, 1064)))
 
 import torchdevice
-from tests import selection
+from tests import checkout, selection
 from torchdevice.session import session
 
+checkout.make_children_find_it()
 ROOT = Path(__file__).parent.parent
 
 

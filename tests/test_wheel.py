@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import torchdevice
+from tests.checkout import PROJECT
 from tests.conftest import ROOT
 from torchdevice.bench.runner import BENCHMARKS, PROGRAMS
 from torchdevice.cli import COMMANDS
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 SOURCES = ROOT / "src"
 PACKAGE = SOURCES / "torchdevice"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MADE = ("*.pyc", "*.so")  # by Python and by compilers, in a checkout that was used
 
 

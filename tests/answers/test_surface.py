@@ -129,7 +129,8 @@ def test_signatures_names_and_documentation_are_torchs_own(active: None) -> None
             continue
         assert value.__name__ == original.__name__, path
         assert value.__doc__ == original.__doc__, path
-        if path not in NO_SIGNATURE:
+        of_c = isinstance(original, type) and _signature(original) is None  # a stand-in of such a class may have one
+        if path not in NO_SIGNATURE and not of_c:
             assert _signature(value) == _signature(original), path
         assert isinstance(value, type) == isinstance(original, type), path
         checked += 1

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 
-from tests.virtual.harness import source_paths
+from tests.checkout import ROOT, source_paths
 
-ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = ("-m", "torch.distributed.run")
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This checkout, nothing of the caller's settings, one thread a process."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHDEVICE") or k == "TORCHDEVICE_CACHE"}
+    """This checkout, nothing of the caller's settings, one thread per process."""
+    settings = ("TORCHDEVICE", "NCCL_")  # an image of NVIDIA's sets NCCL_VERSION
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(settings) or k == "TORCHDEVICE_CACHE"}
     paths = os.pathsep.join(source_paths())
     return {**kept, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **more}
 

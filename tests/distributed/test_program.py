@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ RUNS = {
 DEVICES = {"cpu": "cpu", "cpu, 4 processes": "cpu", "virtual cuda": "cuda:0", "virtual mps": "mps:0"}
 # torch itself cannot free the storage of a tensor on MPS, which is how parameters are sharded.
 REFUSED = {("virtual mps", name): "unexpected device type mps" for name in ("fsdp1", "fsdp2", "checkpoint")}
-# torch's hook waits for the stream of an accelerator, on a CPU too; a build for CUDA looks for a driver.
-NO_STREAM = "none is available" if BUILT_FOR_CUDA is None else "Found no NVIDIA driver"
+# torch's hook waits for the stream of an accelerator, on a CPU too; a build for CUDA looks for a driver and its GPUs.
+NO_GPU = "No CUDA GPUs are available" if os.path.exists("/dev/nvidiactl") else "Found no NVIDIA driver"
+NO_STREAM = "none is available" if BUILT_FOR_CUDA is None else NO_GPU
 REFUSED |= {(name, "ddp_with_the_optimizer_in_backward"): NO_STREAM for name in ("cpu", "cpu, 4 processes")}
 SLOW = [pytest.param(name, marks=pytest.mark.distributed) for name in ("cpu, 4 processes", "virtual mps")]
 EVERY_RUN = ["cpu", "virtual cuda", *SLOW]

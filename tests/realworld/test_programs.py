@@ -7,17 +7,16 @@ All modes: `make realworld`.
 from __future__ import annotations
 
 import re
-from importlib.metadata import requires
 
 import pytest
 
+from tests import checkout
 from tools.realworld import modes, table
 from tools.realworld.program import FOLDER, Program
 from tools.realworld.runner import error_line, run
 
-DEV = {
-    re.split(r"[^\w-]", line)[0] for line in requires("torch-device") or () if "extra" not in line or '"dev"' in line
-}
+PROJECT = checkout.PROJECT["project"]
+DEV = {re.split(r"[^\w-]", line)[0] for line in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]}
 
 
 def _always(program: Program) -> bool:

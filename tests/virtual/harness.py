@@ -8,24 +8,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import children
+from tests.checkout import ROOT, source_paths
 
-ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = int(os.environ.get("TORCHDEVICE_TEST_SECONDS", "240"))  # sanitizers take longer
-
-
-def source_paths() -> list[str]:
-    """Of this checkout; where it is not installed, with the entry point by which `import torch` finds it."""
-    paths = [ROOT / "src", ROOT]
-    if not any(point.name == "torchdevice" for point in entry_points(group="torch.backends")):
-        paths.append(ROOT / "src" / "torchdevice" / "checkout")
-    return list(map(str, paths))
 
 
 def environment(**more: str) -> dict[str, str]:

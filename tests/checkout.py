@@ -1,0 +1,35 @@
+"""What child processes need to find this checkout: its sources, and its entry point where it is not installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+# A folder that has the entry point by which `import torch` finds the package.
+ENTRY_POINT = ROOT / "src" / "torchdevice" / "checkout"
+
+
+def _is_installed() -> bool:
+    return any(point.name == "torchdevice" for point in entry_points(group="torch.backends"))
+
+
+def source_paths() -> list[str]:
+    """Of this checkout; where it is not installed, with its entry point."""
+    return [str(ROOT / "src"), str(ROOT), *([] if _is_installed() else [str(ENTRY_POINT)])]
+
+
+def make_children_find_it() -> None:
+    """A package that is not installed but on PYTHONPATH has no entry point: processes that tests start get one."""
+    if not _is_installed():
+        given = os.environ.get("PYTHONPATH", "")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (given, *source_paths())))
