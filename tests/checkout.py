@@ -1,4 +1,4 @@
-"""What child processes need to find this checkout: its sources, and its entry point where it is not installed."""
+"""Where this checkout is, and how processes find it: its sources, and its entry point where it is not installed."""
 
 from __future__ import annotations
 
@@ -28,8 +28,14 @@ def source_paths() -> list[str]:
     return [str(ROOT / "src"), str(ROOT), *([] if _is_installed() else [str(ENTRY_POINT)])]
 
 
-def make_children_find_it() -> None:
-    """A package that is not installed but on PYTHONPATH has no entry point: processes that tests start get one."""
+def installed_packages() -> list[Path]:
+    """Folders of installed packages: a virtual environment may see those of another one beside its own."""
+    return [Path(path) for path in dict.fromkeys(sys.path) if path.endswith(("site-packages", "dist-packages"))]
+
+
+def give_it_an_entry_point() -> None:
+    """A package that is not installed but on PYTHONPATH has none: this process and those that it starts get one."""
     if not _is_installed():
         given = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (given, *source_paths())))
+        sys.path.append(str(ENTRY_POINT))

@@ -19,7 +19,7 @@ import torchdevice
 from tests import checkout, selection
 from torchdevice.session import session
 
-checkout.make_children_find_it()
+checkout.give_it_an_entry_point()
 ROOT = Path(__file__).parent.parent
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.torches import pinned_torch
+from tests.torches import pinned_torch, recorded_on_pinned_torch
 from tools.versions import matrix, page, table
 from torchdevice._torch import core
 from torchdevice.cli import doctor
@@ -20,6 +21,7 @@ def release(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")[:2]))
 
 
+@recorded_on_pinned_torch  # while the matrix is being run, the results of the other versions are still to come
 def test_a_release_is_called_tested_if_a_command_has_run_the_tests_on_it() -> None:
     by_matrix = {release(result.torch) for result in table.load().values() if result.green}
     by_make_test = {release(pinned_torch()), release(table.ROWS[-1].torch)}
@@ -65,6 +67,14 @@ def test_too_little_disk_and_a_missing_wheel_are_said_in_a_sentence(monkeypatch:
         matrix.install(table.Row("2.15.0"))
     with pytest.raises(matrix.VersionError, match=r"it cannot be done .ERROR: no such thing"):
         matrix._run(["sh", "-c", "echo ERROR: no such thing >&2; exit 1"], "it cannot be done")
+
+
+def test_the_reason_of_a_skip_is_the_one_that_was_given() -> None:
+    one = ElementTree.fromstring('<skipped message="needs Chromium">test_x.py:3: needs Chromium</skipped>')
+    file = ElementTree.fromstring(
+        """<skipped message="collection skipped">('t.py', 10, "Skipped: could not import 'mlx'")</skipped>"""
+    )
+    assert [matrix._reason(skip) for skip in (one, file)] == ["needs Chromium", "could not import 'mlx'"]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 from pathlib import Path
 
 import pytest
 
+from tests.checkout import installed_packages
 from tests.cli.harness import SECONDS, clean_environment, write
 from tests.cli.test_run import SPAWN, TORCHRUN
 
@@ -53,9 +53,9 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("torch_device-*.whl")
     venv.create(folder / "env", symlinks=True)
     fresh = folder / "env" / "bin" / "python"
-    # A path in a .pth file lends packages without what their own .pth files add: not the checkout that is tested.
+    # Paths in a .pth file lend packages without what their own .pth files add: not the checkout that is tested.
     (site,) = (folder / "env").glob("lib/python*/site-packages")
-    (site / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (site / "lent.pth").write_text("".join(f"{folder}\n" for folder in installed_packages()))
     install = ["--python", str(fresh), "install", "--no-deps", "--no-index", "--ignore-installed", str(wheel)]
     subprocess.run([*pip, *install], check=True, timeout=SECONDS)
     return fresh.parent

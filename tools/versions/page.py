@@ -8,7 +8,9 @@ HEAD = """# Versions of torch and of Python
 
 Written by `make matrix` from what it saw. For each version of torch it makes a virtual environment, installs torch from
 the package index and the wheel of this project, types a newcomer's commands and runs the tests. On Linux the index has
-builds for CUDA. The machine has no GPU and no driver unless its column names one.
+builds for CUDA. The machine has no GPU and no driver unless its column names one. The tests hide a GPU from themselves,
+except those that are about a real one. Beside a real GPU a virtual device of the same name is refused: such commands
+are not counted.
 
 """
 COMMON = "The commands: {commands}.\n\n"
