@@ -21,6 +21,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FALLBACKS = ("auto", "off", "cpu", "mlx,cpu")
 FLOAT64 = ("downcast", "cpu", "error")
 AUTO = "auto"
+POLICY_REASON = "TORCHDEVICE_POLICY_REASON"  # why `run` chose the policy, where it did
 PROFILE = "TORCHDEVICE_PROFILE"  # the switch of `run --profile`
 MAX_DEVICES = 64
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"  # CUDA's own

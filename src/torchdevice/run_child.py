@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torchdevice import __version__, tracebacks, virtual
 from torchdevice.answers.packages import hinting
-from torchdevice.config import PROFILE, switched_on
+from torchdevice.config import POLICY_REASON, PROFILE, switched_on
 from torchdevice.errors import ConfigError, TorchDeviceWarning
 from torchdevice.reporting import spool
 from torchdevice.reporting.collect import Context, Counts, Report
@@ -81,6 +81,7 @@ class Supervision:
         self._context = Context(
             target=status.target or "none: switched off",
             policy=status.policy or "none",
+            policy_reason=os.environ.get(POLICY_REASON, "") if status.policy else "",
             command=shlex.join([os.path.basename(sys.executable), *sys.orig_argv[1:]]),
             versions={
                 "torchdevice": __version__,

@@ -13,8 +13,9 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
+from torchdevice.cli.choosing import choose
 from torchdevice.cli.parsing import Parser
-from torchdevice.config import FALLBACKS, FLOAT64, POLICIES, PROFILE
+from torchdevice.config import AUTO, FALLBACKS, FLOAT64, POLICIES, POLICY_REASON, PROFILE
 from torchdevice.errors import ConfigError
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destination, parse
 from torchdevice.reporting.spool import RUN, new_folder
@@ -40,7 +41,11 @@ def parser() -> Parser:
         usage="torchdevice run [options] (SCRIPT | -m MODULE | -c CODE | -) [arguments…]",
     )
     parser.add_argument("--target", metavar="TYPE", help="device type to compute on (default: the accelerator here)")
-    parser.add_argument("--policy", choices=POLICIES, help="which requests are redirected (default: accelerate)")
+    parser.add_argument(
+        "--policy",
+        choices=(AUTO, *POLICIES),
+        help="which requests are redirected (default: auto, which reads the program to choose one)",
+    )
     parser.add_argument(
         "--virtual", metavar="DEV[:n][:real]", help="give the program n devices of a type that this machine lacks"
     )
@@ -75,7 +80,7 @@ def main(words: Sequence[str]) -> int:
             if getattr(options, name) not in (None, refused):
                 parsing.error(f"--strict is --{name} {refused}, and --{name} {getattr(options, name)} was given")
     try:
-        environment = os.environ | settings(options)
+        environment = os.environ | settings(options) | policy(options, program)
     except ConfigError as error:
         parsing.error(str(error).replace("\n", " "))
     if not any(point.value.startswith("torchdevice.") for point in entry_points(group="torch.backends")):
@@ -120,7 +125,6 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
     given = {
         "TORCHDEVICE": "1",
         "TORCHDEVICE_TARGET": options.target,
-        "TORCHDEVICE_POLICY": options.policy,
         "TORCHDEVICE_VIRTUAL": options.virtual,
         "TORCHDEVICE_FALLBACK": options.fallback or (STRICT["fallback"] if options.strict else None),
         "TORCHDEVICE_FLOAT64": options.float64 or (STRICT["float64"] if options.strict else None),
@@ -131,6 +135,15 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
         **(PROFILED if options.profile else {}),
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def policy(options: argparse.Namespace, program: Sequence[str]) -> dict[str, str]:
+    """The variables for the policy: what was given, or what suits the program and why."""
+    given = options.policy or os.environ.get("TORCHDEVICE_POLICY") or AUTO
+    if given != AUTO:
+        return {"TORCHDEVICE_POLICY": given, POLICY_REASON: ""}
+    choice = choose(program)
+    return {"TORCHDEVICE_POLICY": choice.policy, POLICY_REASON: choice.reason}
 
 
 def _destinations(options: argparse.Namespace) -> str:

@@ -135,11 +135,17 @@ class Context:
 
     target: str = ""
     policy: str = ""
+    policy_reason: str = ""  # where `run` chose it
     command: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     processes: int = 1
     seconds: float = 0.0
     process_seconds: float = 0.0  # of all processes together: what shares are shares of
+
+    @property
+    def chosen(self) -> list[str]:
+        """The policy that `run` chose and why, as a part of the last line; nothing where a user chose it."""
+        return [f"policy {self.policy}: {self.policy_reason}"] if self.policy_reason else []
 
 
 @dataclass(frozen=True)

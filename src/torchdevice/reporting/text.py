@@ -140,4 +140,5 @@ def last_line(report: Report, context: Context) -> str:
         parts.append(f"{context.processes} processes")
     share = report.fallback_seconds / context.process_seconds if context.process_seconds else 0.0
     parts.append(f"{took(report.fallback_seconds)} ({share:.1%}) in fallbacks")
+    parts += context.chosen
     return " · ".join(parts)
