@@ -19,12 +19,16 @@ from torchdevice._torch.core import RealDevice, RealTensor, forget_default_devic
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
+from torchdevice.translate import changes
 from torchdevice.translate.dtypes import narrowed, note
 from torchdevice.translate.engine import Function, dress
+from torchdevice.translate.sharing import is_writable, told_of_copy
 from torchdevice.translate.translator import Translator
 
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
 PINNABLE = frozenset({"cuda", "xpu"})
+# Factories whose result shares the memory of an array on the CPU.
+SHARING = frozenset({"torch.as_tensor", "torch.asarray"})
 
 
 # --- factories: `device` is a keyword ---------------------------------------------------------------------------
@@ -70,6 +74,8 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             kwargs["device"] = given
         if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, given):
             del kwargs["pin_memory"]
+        if path in SHARING and given is not device and not kwargs.get("copy") and (device is None or _is_cpu(device)):
+            _tell_of_copy(args, kwargs, path, given, translator)
         return original(*args, **kwargs)
 
     return dress(factory, original, path)
@@ -131,10 +137,13 @@ def _any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     )
 
 
+def _is_cpu(device: Any) -> bool:
+    return RealDevice(device).type == "cpu"
+
+
 def can_pin(translator: Translator, device: Any) -> bool:
     """Whether pinned memory means anything for a tensor that is to be on `device`."""
-    on_cpu = device is None or RealDevice(device).type == "cpu"
-    return on_cpu and translator.host.type in PINNABLE
+    return (device is None or _is_cpu(device)) and translator.host.type in PINNABLE
 
 
 def convert_generator(original: Function, path: str, translator: Translator) -> Function:
@@ -330,18 +339,35 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
         given = translator.translate(None, path)
-        return made if given is None else arriving(made, given, path, translator)
+        if given is None:
+            return made
+        _tell_of_copy(args, kwargs, path, given, translator)
+        return arriving(made, given, path, translator)
 
     return dress(make, original, path)
 
 
+def _tell_of_copy(args: tuple[Any, ...], kwargs: dict[str, Any], path: str, given: Any, translator: Translator) -> None:
+    """A function that shares memory with its first argument on the CPU has made a copy of it."""
+    source = args[0] if args else next(iter(kwargs.values()), None)
+    if is_writable(source):
+        reason, message = told_of_copy(path, given)
+        changes.tell(translator, path, "shared memory", "a copy", reason, message)
+
+
 def numpy_from_anywhere(original: Function, path: str, translator: Translator, to: Function) -> Function:
-    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: the array of a copy."""
+    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: the array of a copy.
+
+    On the CPU the two would share memory, so the array is read-only: NumPy refuses a write that would be lost.
+    """
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.is_cpu or not translator.in_force:
             return original(self, *args, **kwargs)
-        return original(to(self, RealDevice("cpu")), *args, **kwargs)
+        array = original(to(self, RealDevice("cpu")), *args, **kwargs)
+        if not kwargs.get("force"):  # with `force` a program expects a copy
+            array.flags.writeable = False
+        return array
 
     return dress(numpy, original, path)
 

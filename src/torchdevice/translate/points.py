@@ -27,6 +27,7 @@ Adapter = Callable[..., Any]
 ALWAYS = "always"
 FILLING = "filling"  # only where "none" and "cpu" go to an accelerator
 NARROWING = "narrowing"  # only where the target (mps) lacks float64
+ALONE = "alone"  # only where there is no accelerator
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,8 @@ def _movers() -> Iterator[Point]:
             yield Point(to, moves.convert_to)
         if "cpu" in methods:
             yield Point(f"{owner}.cpu", moves.move_to_cpu, {"to": to}, FILLING)
+        if owner == TENSOR:
+            yield Point(f"{owner}.cpu", moves.stay_on_cpu, when=ALONE)
         for kind in accelerators:
             if kind in methods:
                 yield Point(f"{owner}.{kind}", moves.move_to_accelerator, {"to": to, "kind": kind})
@@ -206,9 +209,12 @@ class Replacements:
         self._built: list[tuple[Point, Any, list[Replacement]]] | None = None
         self.skips: list[Skip] = []
 
-    def select(self, filling: bool, narrowing: bool = False) -> list[Replacement]:
-        """What to apply: do "none" and "cpu" go to an accelerator (`filling`), does it lack float64 (`narrowing`)?"""
-        conditions = {ALWAYS: True, FILLING: filling, NARROWING: narrowing}
+    def select(self, filling: bool, narrowing: bool = False, alone: bool = False) -> list[Replacement]:
+        """What to apply: do "none" and "cpu" go to an accelerator (`filling`), does it lack float64 (`narrowing`)?
+
+        `alone`: there is only the CPU.
+        """
+        conditions = {ALWAYS: True, FILLING: filling, NARROWING: narrowing, ALONE: alone}
         return [
             replacement
             for point, original, replacements in self._build()
