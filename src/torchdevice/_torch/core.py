@@ -387,3 +387,10 @@ def is_its_only_owner(tensor: Any) -> bool:
 
 def _users(tensor: Any) -> int:
     return int(torch._C._storage_Use_Count(tensor.untyped_storage()._cdata))
+
+
+def is_contiguous_in_its_format(tensor: Any) -> bool:
+    """Whether a tensor has no gaps in the memory format that torch's C++ code suggests for it."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    wanted = formats.get(tensor.dim(), torch.contiguous_format)
+    return bool(tensor.is_contiguous() or tensor.is_contiguous(memory_format=wanted))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from typing import Any
 
 import torch
@@ -228,10 +229,51 @@ def autocast_init(original: Function, path: str, translator: Translator) -> Func
             given = translator.redirected_type(device_type, path)
             if given != device_type and dtype is None:
                 dtype = torch.get_autocast_dtype(device_type)
+            if is_accelerator(device_type):
+                vars(self)[_MEANS] = given
+            elif given in _casting.types:
+                # The program's accelerator and its CPU are one device, which is casting for the accelerator: a request
+                # for the CPU alone changes nothing there.
+                dtype, args = torch.get_autocast_dtype(given), (torch.is_autocast_enabled(given), *args[1:])
+                kwargs.pop("enabled", None)
             device_type = given
         original(self, device_type, dtype, *args, **kwargs)
 
     return dress(__init__, original, path)
+
+
+class _Casting(threading.local):
+    """The devices that autocast is entered for in this thread under the name of an accelerator, innermost last."""
+
+    def __init__(self) -> None:
+        self.types: list[str] = []
+
+
+_casting = _Casting()
+_MEANS = "_torchdevice_means"  # of an autocast that names an accelerator: the device that it casts for
+
+
+def autocast_enter(original: Function, path: str, translator: Translator) -> Function:
+    """Entering one that names an accelerator: requests for the CPU inside leave it as it is."""
+
+    def __enter__(self: Any) -> Any:  # noqa: N807
+        entered = original(self)
+        if _MEANS in vars(self):
+            _casting.types.append(vars(self)[_MEANS])
+        return entered
+
+    return dress(__enter__, original, path)
+
+
+def autocast_exit(original: Function, path: str, translator: Translator) -> Function:
+    """The way out of the same."""
+
+    def __exit__(self: Any, *exception: Any) -> Any:  # noqa: N807
+        if vars(self).get(_MEANS) in _casting.types:
+            _casting.types.remove(vars(self)[_MEANS])
+        return original(self, *exception)
+
+    return dress(__exit__, original, path)
 
 
 def any_autocast(original: Function, path: str, translator: Translator) -> Function:
