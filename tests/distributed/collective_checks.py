@@ -64,7 +64,7 @@ STRIDED = {
 def strided_tensors() -> object:
     """NCCL refuses a tensor with gaps. Where memory is staged in copies it may be right instead, but never wrong."""
     refused = []
-    for name, collective in STRIDED.items():
+    for collective in STRIDED.values():
         whole = torch.arange(8.0, device=HERE).view(2, 4)
         try:
             collective(whole[:, ::2])
