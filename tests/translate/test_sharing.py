@@ -14,7 +14,8 @@ from torch import nn
 import torchdevice
 from tests.virtual.harness import on
 from torchdevice.errors import TorchDeviceWarning
-from torchdevice.translate import sharing
+from torchdevice.translate import adapters, sharing
+from torchdevice.translate.translator import translator
 
 
 def heard(program: Callable[[], Any], policy: str, target: str = "auto") -> list[str]:
@@ -202,3 +203,14 @@ def test_a_place_is_watched_only_at_first(active: None, monkeypatch: pytest.Monk
     for _ in range(3 * sharing.WATCHED_CALLS):
         x.cuda()
     assert len(looks) == sharing.WATCHED_CALLS
+
+
+def test_memory_that_cannot_be_shared_says_what_to_do(active: None) -> None:
+    def refuse(self: Any) -> Any:
+        raise RuntimeError("_share_fd_: only available on CPU")
+
+    share = adapters.share_memory(refuse, "torch.storage.UntypedStorage.share_memory_", translator)
+    with pytest.raises(RuntimeError, match="only available on CPU"):
+        share(torch.empty(1).untyped_storage())
+    with pytest.raises(RuntimeError, match=r"asked for on meta(.|\n)*Hint: run with --policy portable, or .*cpu:-1"):
+        share(torch.empty(1, device="meta").untyped_storage())

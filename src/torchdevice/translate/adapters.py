@@ -17,6 +17,7 @@ import torch
 
 from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.core import RealDevice, RealTensor, forget_default_device
+from torchdevice.errors import explain_error
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
@@ -412,6 +413,27 @@ def numpy_from_anywhere(original: Function, path: str, translator: Translator, t
         return array
 
     return dress(numpy, original, path)
+
+
+def share_memory(original: Function, path: str, translator: Translator) -> Function:
+    """`share_memory_()` of something that the policy put on a device whose memory torch cannot share."""
+
+    def share(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except RuntimeError as refusal:
+            if self.device.type == "cpu" or not translator.in_force:
+                raise
+            raise RuntimeError(
+                explain_error(
+                    f"share_memory_() was asked for on {self.device}",
+                    f"processes cannot share the memory of {self.device.type}, and "
+                    f"policy={translator.situation.policy} put it there",
+                    'run with --policy portable, or make the tensor with device="cpu:-1"',
+                )
+            ) from refusal
+
+    return dress(share, original, path)
 
 
 def cpu_argument(original: Function, path: str, translator: Translator, name: str) -> Function:

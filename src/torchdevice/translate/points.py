@@ -110,6 +110,7 @@ WRITTEN = (
     Point("torch.storage.TypedStorage.__new__", adapters.tensor_like),
     Point("torch.storage.TypedStorage.__init__", adapters.tensor_like),
     Point(f"{core.STORAGE_BASE}.pin_memory", adapters.pin_memory),
+    Point("torch.storage.UntypedStorage.share_memory_", adapters.share_memory, when=FILLING),
     Point("torch.nn.utils.rnn.pack_padded_sequence", adapters.cpu_argument, {"name": "lengths"}, FILLING),
     Point("torch.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
     Point("torch.Tensor.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
