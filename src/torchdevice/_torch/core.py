@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 import re
 import sys
@@ -49,6 +50,33 @@ CAPTURABLE = "torch.optim.optimizer._get_capturable_supported_devices"
 ATTENTION_KERNELS = "torch.nn.attention._sdpa_kernel"
 # The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
+
+
+class MethodsInC:
+    """The methods of a class in C, to be replaced: the class itself refuses, and C makes instances of no other class.
+
+    Assigning to an attribute writes to the class's own dict; the interpreter's caches of it are told.
+    Expiry: a `torch.Generator` that lets its methods be replaced, or takes a state from any device.
+    """
+
+    __slots__ = ("__dict__", "_kind")
+    _kind: type
+
+    def __init__(self, kind: type) -> None:
+        object.__setattr__(self, "__dict__", gc.get_referents(vars(kind))[0])  # what the read-only view looks at
+        object.__setattr__(self, "_kind", kind)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(self._kind))
+
+
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+
+
+def assignable(owner: Any) -> Any:
+    """What to assign a replacement of one of the owner's attributes to."""
+    return MethodsInC(owner) if isinstance(owner, type) and owner.__flags__ & _IMMUTABLE else owner
 
 
 def torch_release() -> tuple[int, ...]:

@@ -437,7 +437,7 @@ def share_memory(original: Function, path: str, translator: Translator) -> Funct
 
 
 def cpu_argument(original: Function, path: str, translator: Translator, name: str) -> Function:
-    """A function that insists on a CPU tensor for one argument: it gets one."""
+    """A function that insists on a CPU tensor for one argument, or in a tuple there: it gets one."""
     try:
         names = list(inspect.signature(original).parameters)
     except ValueError:  # a C function: the argument in question is its second
@@ -456,7 +456,9 @@ def cpu_argument(original: Function, path: str, translator: Translator, name: st
 
 
 def _on_cpu(value: Any) -> Any:
-    return value.to(RealDevice("cpu")) if isinstance(value, RealTensor) else value
+    if isinstance(value, RealTensor):
+        return value.to(RealDevice("cpu"))
+    return tuple(map(_on_cpu, value)) if type(value) is tuple else value
 
 
 def pin_memory(original: Function, path: str, translator: Translator) -> Function:

@@ -114,7 +114,8 @@ WRITTEN = (
     Point("torch.nn.utils.rnn.pack_padded_sequence", adapters.cpu_argument, {"name": "lengths"}, FILLING),
     Point("torch.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
     Point("torch.Tensor.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
-    Point("torch.random.set_rng_state", adapters.cpu_argument, {"name": "new_state"}, FILLING),
+    Point("torch.Generator.set_state", adapters.cpu_argument, {"name": "new_state"}, FILLING),
+    Point("torch.Generator.__setstate__", adapters.cpu_argument, {"name": "state"}, FILLING),
     Point(f"{core.DATALOADER_ITERATOR}.__init__", loading.iterator_init),
     Point(f"{core.DATALOADER_ITERATOR}.__next__", loading.iterator_next, when=FILLING),
 )
@@ -293,7 +294,7 @@ def _aliases(package: str) -> list[str]:
 
 def _owner(path: str) -> tuple[Any, str]:
     holder, _, name = path.rpartition(".")
-    return _resolve(holder), name
+    return core.assignable(_resolve(holder)), name
 
 
 def _resolve(path: str) -> Any:
