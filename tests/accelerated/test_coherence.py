@@ -316,3 +316,20 @@ def test_a_default_type_of_the_cpu_takes_the_other_back(policy: str) -> None:
     assert torch.zeros(1).dtype == torch.float32
     with torchdevice.suspended():
         assert torch.zeros(1).device.type == "cpu"
+
+
+@pytest.mark.parametrize("kind", ["FloatTensor", "ByteTensor", "LongTensor"])
+@pytest.mark.parametrize("given", [lambda x: x, lambda x: x.cpu(), lambda x: x.untyped_storage()])
+def test_a_legacy_type_of_a_tensor_is_a_view_of_it(kind: str, given: Callable[[torch.Tensor], Any]) -> None:
+    dtype = getattr(torch, kind).dtype
+    source = given(torch.zeros(4, dtype=dtype))
+    for maker in (getattr(torch, kind), getattr(torch.cuda, kind)):
+        made = maker(source)
+        assert (made.device.type, made.dtype) == (TARGET, dtype)
+        made[0] = 7
+        assert maker(source).tolist() == [7, 0, 0, 0]
+
+
+def test_a_legacy_type_of_another_dtype_is_refused() -> None:
+    with pytest.raises(TypeError, match="expected TensorOptions"):
+        torch.ByteTensor(torch.zeros(2))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdevice._torch.core import RealDevice, RealTensor, legacy_tensor_types
+from torchdevice.policy.dtypes import dtype_on
 from torchdevice.translate.dtypes import narrowed
 from torchdevice.translate.engine import Function, dress, importable
 from torchdevice.translate.translator import Translator
@@ -201,6 +202,8 @@ def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
             return real(*args, **kwargs)
         if read.sparse:
             return _sparse(args, read.dtype, wanted)
+        if args and isinstance(args[0], _VIEWED) and args[0].device.type == wanted.type:  # a view of it, or refused
+            return torch.empty(0, dtype=dtype_on(wanted.type, read.dtype), device=wanted).new(*args, **kwargs)
         made = _original(plain)(*args, **kwargs)
         return made.to(wanted)
 
