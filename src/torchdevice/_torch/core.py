@@ -44,6 +44,8 @@ DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 STORAGE_BASE = "torch.storage._StorageBase"
 # What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.
 REBUILD_TENSOR = "torch._utils._rebuild_tensor"
+# What the pickles of packages name to make a script module with. Expiry: scripts, which torch has deprecated.
+UNPACKAGE_SCRIPT = "torch.jit._script.unpackage_script_module"
 # Which device types optimizers take with capturable=True. Expiry: no list there.
 CAPTURABLE = "torch.optim.optimizer._get_capturable_supported_devices"
 # What every way to choose among attention's kernels ends in. Expiry: a public setter for all of them.
@@ -215,11 +217,14 @@ def weights_only_cache_clear() -> None:
 
 
 def place_storage(storage: Any, device: Any) -> Any:
-    """Put an untyped storage on a device, as `torch.load` does for its location tags.
+    """Put a storage on a device, as `torch.load` does for its location tags.
 
     `storage.to(device=...)` would be the obvious call, but it needs `torch.mps.device`, which does not exist.
     Expiry: storages that move to every device by the same call.
     """
+    if isinstance(storage, torch.TypedStorage):
+        placed = place_storage(storage._untyped_storage, device)
+        return torch.TypedStorage(wrap_storage=placed, dtype=storage.dtype, _internal=True)
     if device == "cpu" or (isinstance(device, RealDevice) and device.type == "cpu"):
         return storage if storage.device.type == "cpu" else storage.cpu()
     tag = str(device) if isinstance(device, (RealDevice, str)) else device  # what is none, torch refuses in its words

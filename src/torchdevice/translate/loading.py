@@ -8,6 +8,7 @@ file is opened for is decided before.
 from __future__ import annotations
 
 import copy
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
@@ -25,53 +26,99 @@ from torchdevice.translate.classes import StandInType, stand_in
 from torchdevice.translate.engine import Function, Replacement, apply, dress
 from torchdevice.translate.translator import Translator
 
-Locate = Callable[[Any, str], Any]
+
+class Locations(dict[Any, Any]):
+    """A `map_location` that is a table, filled as locations turn up: each goes where the policy sends it.
+
+    A table, because torch takes no callable for tensors that hold other tensors. `asked` is what the program gave.
+    """
+
+    def __init__(self, asked: Any, decide: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.asked = asked
+        self._decide = decide
+
+    def get(self, location: Any, default: Any = None) -> Any:
+        """Where to put what was saved at `location`."""
+        try:
+            if location not in self:
+                self[location] = self._decide(location if self.asked is None else self.asked.get(location, location))
+            return self[location]
+        except TypeError:  # unhashable: no device, torch says so
+            return default
 
 
 def load(original: Function, path: str, translator: Translator) -> Function:
     """`torch.load`: each storage goes where the policy sends the location that it was saved from or mapped to."""
 
     def load_mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if translator.in_force:
-            asked, map_location = map_location, _mapped(map_location, path, translator, sys._getframe(1))
-            map_location.asked = asked
+        # torch takes no table for safetensors, whose reader is told by us where its tensors go.
+        if translator.in_force and (map_location is not None or not _is_safetensors(f)):
+            map_location = _mapped(map_location, path, translator, sys._getframe(1))
         return original(f, map_location, *args, **kwargs)
 
     return dress(load_mapped, original, path)
 
 
-def _mapped(map_location: Any, path: str, translator: Translator, frame: FrameType) -> Locate:
-    decided: dict[Any, Any] = {}
+def _is_safetensors(file: Any) -> bool:
+    return isinstance(file, (str, os.PathLike)) and os.fspath(file).endswith(".safetensors")
+
+
+def packaged_load(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.package.PackageImporter.load_pickle`: the same for what lies in a package."""
+
+    def load_pickle(self: Any, package: str, resource: str, map_location: Any = None) -> Any:
+        if translator.in_force:
+            map_location = _placing(_mapped(map_location, path, translator, sys._getframe(1)))
+        return original(self, package, resource, map_location)
+
+    return dress(load_pickle, original, path)
+
+
+def _placing(mapped: Any) -> Any:
+    """As a callable: the storages of packages are typed ones, which torch itself cannot put on every device."""
 
     def place(storage: Any, location: Any) -> Any:
-        try:
-            if location not in decided:
-                decided[location] = translator.translate_from(location, path, frame)
-        except TypeError:  # unhashable: no device, torch says so
-            return place_storage(storage, location)
-        return place_storage(storage, decided[location])
+        return place_storage(storage, mapped.get(location, location) if isinstance(mapped, dict) else mapped)
+
+    place.asked = getattr(mapped, "asked", mapped)  # type: ignore[attr-defined]
+    return mapped if callable(mapped) else place
+
+
+def packaged_script(original: Function, path: str, translator: Translator) -> Function:
+    """What `load_pickle` makes a script in a package with: it takes one device for everything, or none."""
+
+    def unpackage(importer: Any, script_module_id: str) -> Any:
+        asked = getattr(importer.last_map_location, "asked", importer.last_map_location)
+        importer.last_map_location = for_script(asked, translator)
+        return original(importer, script_module_id)
+
+    return dress(unpackage, original, path)
+
+
+def for_script(asked: Any, translator: Translator) -> Any:
+    """Where an archive of scripts goes: without a device, one that was saved on CUDA must not look for it."""
+    nowhere = asked is None and translator.in_force and not translator.host.accelerated
+    return RealDevice("cpu") if nowhere else asked
+
+
+def _mapped(map_location: Any, path: str, translator: Translator, frame: FrameType) -> Any:
+    def decide(location: Any) -> Any:
+        given = translator.translate_from(location, path, frame)
+        return str(given) if isinstance(given, RealDevice) else given
 
     def by_callable(storage: Any, location: str) -> Any:
         placed = map_location(storage, location)
-        if placed is None:
-            return place(storage, location)
-        given = translator.translate_from(placed.device, path, frame)
-        return place_storage(placed, given)
+        return place_storage(
+            storage if placed is None else placed, decide(location if placed is None else placed.device)
+        )
 
-    def by_table(storage: Any, location: str) -> Any:
-        return place(storage, map_location.get(location, location))
-
-    def as_saved(storage: Any, location: str) -> Any:
-        return place(storage, location)
-
-    def to_one(storage: Any, location: str) -> Any:
-        return place(storage, map_location)
-
-    if map_location is None:
-        return as_saved
-    if isinstance(map_location, dict):
-        return by_table
-    return by_callable if callable(map_location) else to_one
+    if map_location is None or isinstance(map_location, dict):
+        return Locations(map_location, decide)
+    if not callable(map_location):
+        return decide(map_location)
+    by_callable.asked = map_location  # type: ignore[attr-defined]
+    return by_callable
 
 
 def exported_load(original: Function, path: str, translator: Translator) -> Function:

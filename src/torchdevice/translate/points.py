@@ -65,6 +65,8 @@ WRITTEN = (
     Point("torch.Stream", classes.stream_class),
     Point("torch.Event", classes.stream_class),
     Point("torch.load", loading.load),
+    Point("torch.package.PackageImporter.load_pickle", loading.packaged_load),
+    Point(core.UNPACKAGE_SCRIPT, loading.packaged_script),
     Point("torch.set_default_device", adapters.set_default),
     Point("torch.get_default_device", adapters.get_default, when=FILLING),
     Point("torch.get_device_module", adapters.device_module),

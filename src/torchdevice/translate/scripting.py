@@ -17,6 +17,7 @@ from torchdevice._torch.compilers import inline_graph, parse_schema, script_grap
 from torchdevice._torch.core import RealDevice
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.translate.engine import Function, dress
+from torchdevice.translate.loading import for_script
 from torchdevice.translate.translator import Translator
 
 Decide = Callable[[Any], Any]
@@ -37,16 +38,14 @@ def script(original: Function, path: str, translator: Translator, fresh: frozens
 
 
 def load(original: Function, path: str, translator: Translator, fresh: frozenset[str]) -> Function:
-    """`torch.jit.load`: takes one device for everything; without one, a module saved on CUDA must not look for it.
+    """`torch.jit.load`: takes one device for everything.
 
     The devices that tracing wrote into its graphs as constants go through the policy as those of a script do.
     """
 
     def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         asked = getattr(map_location, "asked", map_location)  # torch.load hands archives of scripts over to us
-        if asked is None and translator.in_force and not translator.host.accelerated:
-            asked = RealDevice("cpu")
-        made = original(f, translator.translate(asked, path), *args, **kwargs)
+        made = original(f, translator.translate(for_script(asked, translator), path), *args, **kwargs)
         return _retargeted(made, sys._getframe(1), path, translator, fresh)
 
     return dress(load_script, original, path)

@@ -1,0 +1,97 @@
+"""Checkpoints on a host with an accelerator: what plain torch reads is read, wherever the policy puts it."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.package import PackageExporter, PackageImporter, package_exporter
+from torch.utils._pytree import tree_map
+
+import torchdevice
+
+pytestmark = [pytest.mark.accelerated, pytest.mark.filterwarnings("ignore")]
+TARGET = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "none"
+POLICIES = ["accelerate", "portable"]
+LOCATIONS = [None, "cpu", "cuda", torch.device("cpu"), {"cpu": "cuda"}]
+KNOWS_SAFETENSORS = "safetensors" in inspect.getsource(torch.load)
+
+
+class Holding(torch.Tensor):
+    """A tensor that holds another one instead of memory."""
+
+    held: torch.Tensor
+
+    @staticmethod
+    def __new__(cls: type[Holding], held: torch.Tensor) -> Holding:
+        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype, device=held.device)
+        made.held = held
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def unwrapped(value: Any) -> Any:
+            return value.held if isinstance(value, cls) else value
+
+        return operator(*tree_map(unwrapped, args), **tree_map(unwrapped, kwargs or {}))
+
+
+def saved(thing: Any) -> io.BytesIO:
+    buffer = io.BytesIO()
+    torch.save(thing, buffer)
+    buffer.seek(0)
+    return buffer
+
+
+@pytest.mark.parametrize("location", [*LOCATIONS, "meta"], ids=str)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_tensor_that_holds_another_goes_where_a_plain_one_goes(policy: str, location: Any) -> None:
+    with torchdevice.redirect(policy=policy):
+        made = torch.ones(2, device="cuda")
+        there = torch.load(saved(made), map_location=location)
+        loaded = torch.load(saved(Holding(made)), map_location=location, weights_only=False)
+    assert type(loaded) is Holding
+    assert loaded.device.type == loaded.held.device.type == there.device.type
+    assert there.device.type == "meta" or loaded.held.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("location", [*LOCATIONS, {f"{TARGET}:0": "cpu", TARGET: "cpu"}], ids=str)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_package_is_read_as_a_checkpoint(policy: str, location: Any, tmp_path: Path) -> None:
+    with torchdevice.redirect(policy=policy):
+        weights = {"here": torch.ones(2, device="cuda"), "there": torch.full((2,), 3.0)}
+        with PackageExporter(tmp_path / "package.pt") as exporter:
+            exporter.save_pickle("model", "weights.pkl", weights)
+        loaded = PackageImporter(tmp_path / "package.pt").load_pickle("model", "weights.pkl", location)
+        wanted = torch.load(saved(weights), map_location=location)
+    assert {name: each.device for name, each in loaded.items()} == {name: each.device for name, each in wanted.items()}
+    assert {name: each.tolist() for name, each in loaded.items()} == {"here": [1, 1], "there": [3, 3]}
+
+
+@pytest.mark.parametrize("location", [None, "cpu", "cuda"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_script_in_a_package(policy: str, location: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_exporter, "_gate_torchscript_serialization", False)
+    with torchdevice.redirect(policy=policy):
+        with PackageExporter(tmp_path / "package.pt") as exporter:
+            exporter.save_pickle("model", "script.pkl", torch.jit.script(torch.nn.Linear(2, 2).cuda()))
+        loaded = PackageImporter(tmp_path / "package.pt").load_pickle("model", "script.pkl", location)
+    on_cpu = location == "cpu" and policy == "portable"
+    assert loaded.weight.device.type == ("cpu" if on_cpu else TARGET)
+
+
+@pytest.mark.skipif(not KNOWS_SAFETENSORS, reason="torch.load of this torch does not know safetensors")
+@pytest.mark.parametrize("location", [None, "cpu", "cuda"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_torch_load_reads_safetensors(policy: str, location: Any, tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_file({"w": torch.ones(2)}, tmp_path / "weights.safetensors")
+    with torchdevice.redirect(policy=policy):
+        loaded = torch.load(tmp_path / "weights.safetensors", map_location=location)["w"]
+    on_cpu = location != "cuda" and policy == "portable"
+    assert loaded.device.type == ("cpu" if on_cpu else TARGET)
+    assert loaded.tolist() == [1, 1]
