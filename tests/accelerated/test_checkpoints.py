@@ -1,9 +1,10 @@
-"""Checkpoints on a host with an accelerator: what plain torch reads is read, wherever the policy puts it."""
+"""Checkpoints on a host with an accelerator: what plain torch reads is read, and what is written plain torch reads."""
 
 from __future__ import annotations
 
 import inspect
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,61 @@ def test_torch_load_reads_safetensors(policy: str, location: Any, tmp_path: Path
     on_cpu = location != "cuda" and policy == "portable"
     assert loaded.device.type == ("cpu" if on_cpu else TARGET)
     assert loaded.tolist() == [1, 1]
+
+
+def locations(data: bytes) -> set[str]:
+    """Where a checkpoint says that its storages were."""
+    found: set[str] = set()
+
+    def note(storage: Any, location: str) -> Any:
+        found.add(location)
+        return storage
+
+    with torchdevice.suspended():
+        torch.load(io.BytesIO(data), map_location=note)
+    return found
+
+
+@pytest.mark.parametrize("new_format", [True, False])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_program_moved_to_the_cpu_is_saved_as_such(policy: str, new_format: bool) -> None:
+    buffer = io.BytesIO()
+    with torchdevice.redirect(policy=policy):
+        model = torch.nn.Linear(2, 2).cuda()
+        weights = {name: value.cpu() for name, value in model.state_dict().items()}
+        torch.save([weights, model.cpu().state_dict()], buffer, _use_new_zipfile_serialization=new_format)
+        again = torch.load(io.BytesIO(buffer.getvalue()))
+        assert {value.device for part in again for value in part.values()} == {torch.zeros(1).device}
+    assert locations(buffer.getvalue()) == {"cpu"}
+    plain = torch.load(io.BytesIO(buffer.getvalue()))
+    assert {value.device.type for part in plain for value in part.values()} == {"cpu"}
+    assert plain[0]["weight"].tolist() == weights["weight"].tolist()
+
+
+def test_what_is_truly_on_the_accelerator_says_so() -> None:
+    x = torch.ones(2, device=TARGET)
+    plain = locations(saved(x).getvalue())
+    assert plain != {"cpu"}
+    with torchdevice.redirect(policy="portable"):
+        assert locations(saved(torch.ones(2, device="cuda")).getvalue()) == plain
+    with torchdevice.redirect(policy="accelerate"), torchdevice.cpu_override():
+        assert locations(saved(x).getvalue()) == plain
+
+
+def test_another_device_than_the_one_that_stands_for_the_cpu_says_so() -> None:
+    if torch.accelerator.device_count() < 2:
+        pytest.skip("there is one device")
+    with torchdevice.redirect(policy="accelerate"):
+        assert locations(saved(torch.ones(2, device=f"{TARGET}:1")).getvalue()) == {f"{TARGET}:1"}
+
+
+def test_a_pickle_comes_back_to_the_accelerator() -> None:
+    with torchdevice.redirect(policy="accelerate"):
+        assert pickle.loads(pickle.dumps(torch.ones(2))).device.type == TARGET
+
+
+def test_a_package_says_where_its_tensors_were(tmp_path: Path) -> None:
+    with torchdevice.redirect(policy="accelerate"), PackageExporter(tmp_path / "package.pt") as exporter:
+        exporter.save_pickle("model", "weights.pkl", {"w": torch.ones(2, device="cuda").cpu()})
+    loaded = PackageImporter(tmp_path / "package.pt").load_pickle("model", "weights.pkl")
+    assert loaded["w"].device.type == "cpu"

@@ -18,7 +18,7 @@ import torch
 
 from torchdevice._torch import compilers, core
 from torchdevice.policy.hosts import is_accelerator
-from torchdevice.translate import adapters, classes, dtypes, loading, moves, scripting, subclasses
+from torchdevice.translate import adapters, classes, dtypes, loading, moves, saving, scripting, subclasses
 from torchdevice.translate.engine import Replacement, dress
 from torchdevice.translate.translator import Translator
 
@@ -65,6 +65,9 @@ WRITTEN = (
     Point("torch.Stream", classes.stream_class),
     Point("torch.Event", classes.stream_class),
     Point("torch.load", loading.load),
+    Point("torch.save", saving.save, when=FILLING),
+    Point("torch.package.PackageExporter.save_pickle", saving.save, when=FILLING),
+    Point("torch.serialization.location_tag", saving.location_tag, when=FILLING, within="torch.package"),
     Point("torch.package.PackageImporter.load_pickle", loading.packaged_load),
     Point(core.UNPACKAGE_SCRIPT, loading.packaged_script),
     Point("torch.set_default_device", adapters.set_default),

@@ -195,6 +195,13 @@ class Translator:
         asked = {record.asked.partition(":")[0] for record in self.ledger.totals()}
         return any(map(is_accelerator, asked - {str(NOTHING), kind}))
 
+    def standing_for_cpu(self) -> RealDevice | None:
+        """Where user code's requests for the CPU go, right now; None: to the CPU."""
+        if not self.in_force:
+            return None
+        route = self._find_route("cpu", TRACED)
+        return None if route.unless is not None and route.unless() else route.given
+
     def _decide(self, asked: Any, api: str, frame: FrameType, role: Role, epoch: int) -> Any:
         if self._at_first_decision is not None and role is not NAMING:
             look, self._at_first_decision = self._at_first_decision, None
