@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import pickle
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,43 @@ def test_a_package_says_where_its_tensors_were(tmp_path: Path) -> None:
         exporter.save_pickle("model", "weights.pkl", {"w": torch.ones(2, device="cuda").cpu()})
     loaded = PackageImporter(tmp_path / "package.pt").load_pickle("model", "weights.pkl")
     assert loaded["w"].device.type == "cpu"
+
+
+class Scaled(torch.nn.Module):
+    """Traced, its factors are constants of the graph, and 0.5 is one of float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+        self.factors = torch.tensor([2.0, 3.0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) * 0.5 * self.factors
+
+
+@pytest.mark.parametrize("location", ["cpu", "cuda"])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("reader", ["torch.jit.load", "torch.load"])
+def test_an_archive_with_a_constant_of_float64(reader: str, policy: str, location: str) -> None:
+    x = torch.ones(1, 2)
+    traced = torch.jit.trace(Scaled(), (x,))
+    buffer = io.BytesIO()
+    torch.jit.save(traced, buffer)
+    buffer.seek(0)
+    with torchdevice.redirect(policy=policy):
+        options = {"weights_only": False} if reader == "torch.load" else {}
+        loaded = pkgutil.resolve_name(reader)(buffer, map_location=location, **options)
+        where = torch.zeros(1, device=location).device
+        computed = loaded(x.to(where))
+        assert {each.device for each in (computed, *loaded.parameters())} == {where}
+        assert torch.allclose(computed.to("cpu:-1"), traced(x))
+
+
+def test_an_archive_with_weights_of_float64() -> None:
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2).double(), (torch.ones(1, 2).double(),)), buffer)
+    buffer.seek(0)
+    with torchdevice.redirect():
+        weight = torch.jit.load(buffer, map_location="cuda").weight
+    assert weight.device.type == TARGET
+    assert weight.dtype is (torch.float32 if TARGET == "mps" else torch.float64)

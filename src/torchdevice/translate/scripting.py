@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from torchdevice._torch.compilers import inline_graph, parse_schema, script_graphs
-from torchdevice._torch.core import RealDevice
+from torchdevice._torch.core import RealDevice, RealTensor
 from torchdevice.policy.hosts import is_accelerator
+from torchdevice.translate.dtypes import narrowed
 from torchdevice.translate.engine import Function, dress
 from torchdevice.translate.loading import for_script
 from torchdevice.translate.translator import Translator
@@ -45,10 +46,34 @@ def load(original: Function, path: str, translator: Translator, fresh: frozenset
 
     def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         asked = getattr(map_location, "asked", map_location)  # torch.load hands archives of scripts over to us
-        made = original(f, translator.translate(for_script(asked, translator), path), *args, **kwargs)
+        where = translator.translate(for_script(asked, translator), path)
+        start = f.tell() if hasattr(f, "tell") else None
+
+        def by_way_of_cpu(**_: Any) -> Any:
+            """Tensor by tensor: each is narrowed or stays, as `TORCHDEVICE_FLOAT64` says."""
+            if start is not None:
+                f.seek(start)
+            loaded = original(f, RealDevice("cpu"), *args, **kwargs).to(where)
+            for graph in script_graphs(loaded):
+                _move_constants(graph, where)
+            return loaded
+
+        try:
+            made = original(f, where, *args, **kwargs)
+        except TypeError as refusal:
+            made = narrowed(refusal, by_way_of_cpu, (), {}, path, translator)
         return _retargeted(made, sys._getframe(1), path, translator, fresh)
 
     return dress(load_script, original, path)
+
+
+def _move_constants(graph: Any, where: Any) -> None:
+    """Tensors in a graph. Those without a dimension stay on the CPU: they work with tensors of any device."""
+    inline_graph(graph)
+    for node in list(_nodes(graph)):
+        value = node.output().toIValue() if node.kind() == "prim::Constant" else None
+        if isinstance(value, RealTensor) and value.dim():
+            node.output().replaceAllUsesWith(_constant(graph, node, value.to(where)))
 
 
 def _retargeted(made: Any, frame: FrameType, path: str, translator: Translator, fresh: frozenset[str]) -> Any:
