@@ -30,6 +30,7 @@ from torchdevice.reporting import log
 from torchdevice.reporting.collect import Counts, Report, added
 from torchdevice.translate import loading, subclasses
 from torchdevice.translate.engine import Applied, Replacement, apply
+from torchdevice.translate.operators import Kernels
 from torchdevice.translate.points import Replacements, Skip, resolve_path
 from torchdevice.translate.translator import Situation, Translator, translator
 
@@ -62,6 +63,7 @@ class Session:
     def __init__(self, running: Translator) -> None:
         self._translator = running
         self._replacements = Replacements(running)
+        self._kernels = Kernels(running)
         self._lock = threading.RLock()
         self._config: Config | None = None
         self._applied: Applied | None = None
@@ -154,6 +156,7 @@ class Session:
             yield from masked.apply()
             yield from groups.apply()
         yield from loading.apply_when_imported(self._translator)
+        yield self._kernels.apply()
         self._register_builtins()
         yield compilers.when_dynamo_is_imported(self._register_twins)
         yield log.apply(config)

@@ -15,6 +15,22 @@ import torch
 
 from torchdevice._torch.core import RealDevice, RealGenerator, tensors_in
 
+KEYS = {
+    "cpu": "CPU",
+    "mps": "MPS",
+    "cuda": "CUDA",
+    "xpu": "XPU",
+    "hpu": "HPU",
+    "mtia": "MTIA",
+    "privateuseone": "PrivateUse1",
+}
+COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+
+
+def backend_key(device_type: str) -> str:
+    """The dispatch key of a device type. A renamed out-of-tree backend is PrivateUse1."""
+    return KEYS.get(device_type, "PrivateUse1")
+
 
 def kernels_under(key: str) -> list[str]:
     """Operators (`aten::add.Tensor`) with a kernel registered under exactly this dispatch key.
@@ -34,8 +50,7 @@ def has_kernel(operator: str, key: str) -> bool:
 
 def runs_on(operator: str, key: str) -> bool:
     """Whether an operator has a kernel for a backend: one of its own or a composite. Expiry: as above."""
-    keys = (key, "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-    return any(has_kernel(operator, each) for each in keys)
+    return any(has_kernel(operator, each) for each in (key, *COMPOSITES))
 
 
 def operator_names() -> list[str]:

@@ -18,16 +18,6 @@ _COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 # Of a dense operator that is made from its form with out=: there if that form is.
 _BY_OUT_FORM = "CompositeExplicitAutogradNonFunctional"
 
-_KEYS = {
-    "cpu": "CPU",
-    "mps": "MPS",
-    "cuda": "CUDA",
-    "xpu": "XPU",
-    "hpu": "HPU",
-    "mtia": "MTIA",
-    "privateuseone": "PrivateUse1",
-}
-
 # torch registers these for the backend only to send them to the CPU (MPSFallback.mm). Nobody is told, and a kernel in
 # that place keeps a composite from its parts, which have gradients: they are taken apart again, and reported.
 RECOMPOSED = {"mps": ("aten::linalg_svd", "aten::upsample_nearest3d.vec")}
@@ -49,11 +39,6 @@ class Gap:
 
     name: str
     key: str
-
-
-def backend_key(device_type: str) -> str:
-    """The dispatch key of a device type. A renamed out-of-tree backend is PrivateUse1."""
-    return _KEYS.get(device_type, "PrivateUse1")
 
 
 def gaps(
@@ -79,7 +64,7 @@ def gaps(
 def _keys_of(device_type: str) -> Iterator[tuple[str, str]]:
     """Each layout with its dispatch key on a device type, as far as this torch has one."""
     for layout in LAYOUTS:
-        key = f"{layout}{backend_key(device_type)}"
+        key = f"{layout}{dispatcher.backend_key(device_type)}"
         if dispatcher.is_key(key):
             yield layout, key
 

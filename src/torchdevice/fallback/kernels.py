@@ -23,7 +23,7 @@ from torchdevice._torch import dispatcher
 from torchdevice._torch.core import RealTensor, torch_release
 from torchdevice._torch.dispatcher import LIBRARY_END
 from torchdevice.fallback import cpu, sparse
-from torchdevice.fallback.gaps import RECOMPOSED, Gap, backend_key, extension_gaps, gaps, is_extension
+from torchdevice.fallback.gaps import RECOMPOSED, Gap, extension_gaps, gaps, is_extension
 from torchdevice.fallback.plan import Plan, read_plan
 from torchdevice.fallback.route import Router
 from torchdevice.fallback.sparse import CompressedTensor
@@ -163,7 +163,7 @@ class Coverage:
             {*(f"aten::{row}" for row in GUARDED.get(router.target, ())), *self.wanted_guards} - covered
         ):
             self.guard(name)
-        self._recompose(RECOMPOSED.get(router.target, ()), backend_key(router.target))
+        self._recompose(RECOMPOSED.get(router.target, ()), dispatcher.backend_key(router.target))
         if not compresses:
             self._compress(router)
         self.extensions.apply(router)
@@ -175,7 +175,7 @@ class Coverage:
         plan = read_plan(name)
         if plan is None:
             return
-        backend = backend_key(self.router.target)
+        backend = dispatcher.backend_key(self.router.target)
         composite = dispatcher.has_kernel(name, "CompositeImplicitAutograd")
         # A composite has its code at the autograd key too; there the copies are part of the graph, and so it has one.
         keys = (backend, f"Autograd{backend}") if composite else (backend,)
@@ -196,7 +196,7 @@ class Coverage:
 
     def _compress(self, router: Router) -> None:
         """Compressed sparse tensors where torch makes none: constructed, converted, or copied from the CPU."""
-        add, backend = self._registrations.add, backend_key(router.target)
+        add, backend = self._registrations.add, dispatcher.backend_key(router.target)
         plans = [plan for plan in map(read_plan, sparse.constructors()) if plan is not None]
         for key in (backend, f"SparseCsr{backend}", f"Autograd{backend}"):
             for plan in plans:

@@ -10,7 +10,7 @@ from functools import partial
 from torchdevice._torch import dispatcher
 from torchdevice.errors import ConfigError, explain_error
 from torchdevice.fallback import kernels
-from torchdevice.fallback.gaps import backend_key, gaps
+from torchdevice.fallback.gaps import gaps
 from torchdevice.fallback.kernels import Coverage
 from torchdevice.fallback.mlx import executor as mlx
 
@@ -61,7 +61,7 @@ def read_matrix(coverage: Coverage, target: str | None) -> Matrix:
             )
         )
     if router is not None and target in (None, router.target):
-        key = backend_key(router.target)
+        key = dispatcher.backend_key(router.target)
         missing = {gap.name for gap in coverage.covered if gap.key == key}
         has = partial(dispatcher.runs_on, key=key)
         return _matrix(router.target, RUNNING, missing, coverage.guarded, router.chain, has)
@@ -71,7 +71,7 @@ def read_matrix(coverage: Coverage, target: str | None) -> Matrix:
 
 def _expected(target: str) -> Matrix:
     """What a session on a machine with this device type would do."""
-    key = backend_key(target)
+    key = dispatcher.backend_key(target)
     # A torch that was not built for a device type has none of its kernels, but the list that all builds come from.
     built = dispatcher.has_kernel("aten::empty.memory_format", key)
     listing = dispatcher.kernels_under if built else _listed

@@ -20,7 +20,7 @@ import typing_extensions
 from torchdevice._torch.core import TORCH_FOLDER
 from torchdevice.policy.resolve import Caller
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 # Inside torch the longest matching prefix counts. "AGENT": what is made without a device is made for the user.
 # "USER": besides, an explicit device is the one that the user passed in.
@@ -80,7 +80,7 @@ def role_of(filename: str) -> Role:
         return _role(_INSIDE_TORCH[best], inner=True, relays=inside.startswith(_RELAYS))
     if filename.startswith(_GENERATED_BY_FX):
         return _role(Caller.TORCH, inner=True, relays=True)
-    if filename.startswith(_OURS) or filename in _REBUILDERS:
+    if filename.startswith(OURS) or filename in _REBUILDERS:
         return _role(Caller.TORCH, inner=True)
     return _role(Caller.USER, inner=filename in _DECORATORS)
 

@@ -1,0 +1,117 @@
+"""Operators of a program's own (`torch.library`): a kernel for an accelerator that is not here serves the target.
+
+Kernels in Python compute where their arguments are. A kernel that the program has for the target, for the CPU or for
+all devices comes first, whenever it is registered: ours is taken back then, and at the end of the session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from torchdevice._torch import dispatcher
+from torchdevice._torch.core import TORCH_FOLDER
+from torchdevice._torch.dispatcher import LIBRARY_END
+from torchdevice.ledger import renew_after_fork
+from torchdevice.policy.hosts import is_accelerator
+from torchdevice.policy.resolve import Caller
+from torchdevice.translate.callers import OURS
+from torchdevice.translate.engine import Applied, Function, Replacement, apply, dress
+from torchdevice.translate.translator import Translator
+
+_PATH = "torch.library.Library.impl"
+# What registers for somebody else: `torch.library.impl`, `custom_op`, and whoever of us watches as well.
+_RELAYS = (f"{TORCH_FOLDER}library.py", f"{TORCH_FOLDER}_library{os.sep}", OURS)
+_AUTOGRAD = "Autograd"  # begins the key of a kernel that is asked before the device's own
+
+
+class Kernels:
+    """The kernels that serve the target at the moment, by operator, with the library that each was registered in."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+        self._register: Function = torch.library.Library.impl
+        self._served: dict[str, list[tuple[weakref.ref[Any], torch.library.Library]]] = {}
+        self._kinds = {key: kind for kind, key in dispatcher.KEYS.items() if is_accelerator(kind)}
+        self._lock = threading.RLock()
+        renew_after_fork(self, "_lock")
+
+    def apply(self) -> Callable[[], None]:
+        """Serve what is registered from now on; the undo takes everything back."""
+        library = torch.library.Library
+        self._register, end = library.impl, getattr(library, LIBRARY_END)
+        watch = apply(
+            [
+                Replacement(_PATH, library, "impl", self._watched_impl(library.impl)),
+                Replacement("torch.library.Library", library, LIBRARY_END, self._watched_end(end)),
+            ]
+        )
+        return lambda: self._undo(watch)
+
+    def _undo(self, watch: Applied) -> None:
+        watch.undo()
+        for name in list(self._served):
+            self._withdraw(name)
+
+    def _watched_impl(self, original: Function) -> Function:
+        def impl(library: Any, op_name: Any, fn: Any, dispatch_key: Any = "", **options: Any) -> Any:
+            name = dispatcher.full_name(library.ns, op_name)
+            key = dispatch_key or library.dispatch_key
+            if name is None or name.startswith("aten::") or not isinstance(key, str):
+                return original(library, op_name, fn, dispatch_key, **options)
+            backend = key.removeprefix(_AUTOGRAD)
+            kind = self._kinds.get(backend)
+            given = kind
+            if kind is not None and self._is_from_user(sys._getframe(1)):
+                given = self._translator.redirected_type(kind, _PATH)
+            if given == kind and (kind or backend == "CPU" or key in dispatcher.COMPOSITES):
+                self._withdraw(name)
+            result = original(library, op_name, fn, dispatch_key, **options)
+            if given is not None and given != kind:
+                self._serve(library, name, fn, key.replace(backend, dispatcher.backend_key(given)), options)
+            return result
+
+        return dress(impl, original, _PATH)
+
+    def _watched_end(self, original: Function) -> Function:
+        def end(library: Any) -> Any:
+            for name in [
+                name for name, served in list(self._served.items()) if any(by() is library for by, _ in served)
+            ]:
+                self._withdraw(name)
+            return original(library)
+
+        return dress(end, original, "torch.library.Library")
+
+    def _is_from_user(self, frame: FrameType | None) -> bool:
+        """torch registers kernels of its own in Python, too, and for devices that it knows: those are left."""
+        while frame is not None and frame.f_code.co_filename.startswith(_RELAYS):
+            frame = frame.f_back
+        return frame is not None and self._translator.roles[frame.f_code.co_filename].caller is Caller.USER
+
+    def _serve(self, by: Any, name: str, kernel: Any, key: str, options: dict[str, Any]) -> None:
+        with self._lock:
+            backend = key.removeprefix(_AUTOGRAD)
+            served = self._served.get(name)
+            if dispatcher.has_kernel(name, key) or (not served and _runs(name, backend)):
+                return
+            ours = torch.library.Library(name.partition("::")[0], "IMPL")
+            self._register(ours, name, kernel, key, with_keyset=options.get("with_keyset", False))
+            self._served.setdefault(name, []).append((weakref.ref(by), ours))
+            weakref.finalize(by, self._withdraw, name).atexit = False
+
+    def _withdraw(self, name: str) -> None:
+        with self._lock:
+            for _, ours in self._served.pop(name, ()):
+                getattr(ours, LIBRARY_END)()
+
+
+def _runs(name: str, backend: str) -> bool:
+    return any(dispatcher.runs_on(name, key) for key in (backend, "CPU"))
