@@ -55,6 +55,8 @@ early there: `.to`, `.cuda`, `Module.to`, `copy_`.
   kernel through `torch.library`, taken back by `deactivate()`. {covered}
 - **Operators of extensions** (`torchvision::…`, your own by `torch.library`) with a kernel for the CPU only are covered too,
   whenever they are loaded or registered; a kernel for the target that comes later takes its place.
+  A kernel in Python for an accelerator that is not here (`library.impl("f", kernel, "CUDA")`) serves the target, also the CPU, where the
+  program has none for the CPU.
 - **The schema decides how arguments move**: functional, in-place, `out=`, views, lists, generators, devices. A storage that
   several arguments share moves once; a written argument is copied back into the tensor that the caller holds.
 - **Guards** are for kernels that exist but refuse some dtypes or sizes: the native kernel is asked first, its refusal (known
@@ -67,6 +69,8 @@ early there: `.to`, `.cuda`, `Module.to`, `copy_`.
   `x.to_sparse_csr()`, `torch.sparse_csr_tensor(…, device="mps")` and `csr.to("mps")` give a tensor of a class of ours with that device,
   layout and gradients; its parts are in CPU memory and each operator on it is a fallback. `values()` is a copy there: a write
   to it does not reach the tensor. A checkpoint holds it as a plain CPU tensor.
+- **Quantized tensors** cannot be on `mps`: what `torch.quantize_per_tensor` gives stays on the CPU, and so does what is computed of it.
+  Nested tensors of the strided layout cannot be there either; `layout=torch.jagged` can.
 
 ## The matrix
 `torchdevice.fallback.table()` has every aten operator, and so has the command `torchdevice ops [--target mps] [--search TEXT]

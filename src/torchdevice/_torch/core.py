@@ -48,6 +48,8 @@ REBUILD_TENSOR = "torch._utils._rebuild_tensor"
 UNPACKAGE_SCRIPT = "torch.jit._script.unpackage_script_module"
 # Which device types optimizers take with capturable=True. Expiry: no list there.
 CAPTURABLE = "torch.optim.optimizer._get_capturable_supported_devices"
+# Whether clipping of gradients takes foreach=True for a device; its operators run on all. Expiry: no list there.
+FOREACH_SUPPORT = "torch.utils._foreach_utils._device_has_foreach_support"
 # What every way to choose among attention's kernels ends in. Expiry: a public setter for all of them.
 ATTENTION_KERNELS = "torch.nn.attention._sdpa_kernel"
 # The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.

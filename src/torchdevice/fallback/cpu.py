@@ -72,7 +72,7 @@ class Crossing:
         if self.device is None or (self.device.index is None and self.device.type == self._target_type):
             self.device = tensor.device
         known = self._by_identity.get(id(tensor))
-        if known is not None and not is_out:
+        if known is not None:  # also for a result that is an argument: kernels look for that
             return known
         if is_out and tensor.layout is torch.strided:
             return _empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=CPU)
@@ -124,8 +124,8 @@ class Crossing:
     def leave(self, value: Any) -> Any:
         """A result as the caller expects it: on the target."""
         if isinstance(value, RealTensor):
-            if self.device is None or value.device.type == self.device.type:
-                return value
+            if self.device is None or value.device.type == self.device.type or value.is_quantized:
+                return value  # a quantized tensor cannot be on a device whose kernels for it are the CPU's
             if value.layout is not torch.strided:
                 there = move_sparse(value, self.device)
                 self.moved += 0 if isinstance(there, CompressedTensor) else sparse_bytes(value)

@@ -23,6 +23,10 @@ _BY_OUT_FORM = "CompositeExplicitAutogradNonFunctional"
 RECOMPOSED = {"mps": ("aten::linalg_svd", "aten::upsample_nearest3d.vec")}
 
 
+# Composites whose code asks a table of kernels by device type, in which the target is missing.
+_UNLISTED = {"mps": ("aten::kaiser_window", "aten::kaiser_window.periodic", "aten::kaiser_window.beta")}
+
+
 # Not torch's "aten", and not for a target either: packed weights of the CPU's own libraries, and messages, which
 # `distributed` carries.
 _OF_THE_CPU = frozenset(
@@ -59,6 +63,8 @@ def gaps(
                 continue
             if (name, layout) in refusing or not (name in there or _composed(name, there, not layout)):
                 yield Gap(name, key)
+    for name in _UNLISTED.get(device_type, ()):
+        yield Gap(name, dispatcher.backend_key(device_type))
 
 
 def _keys_of(device_type: str) -> Iterator[tuple[str, str]]:

@@ -297,6 +297,15 @@ def types_with_target(original: Function, path: str, translator: Translator) -> 
     return dress(types, original, path)
 
 
+def supported_on_target(original: Function, path: str, translator: Translator) -> Function:
+    """Whether a device has what only some types have: the target stands for the one that was asked for."""
+
+    def supports(device: Any) -> bool:
+        return bool(original(device)) or (translator.in_force and device.type == translator.host.type)
+
+    return dress(supports, original, path)
+
+
 def attention_kernels(original: Function, path: str, translator: Translator) -> Function:
     """A choice of attention kernels: CUDA's are not here, so the one that every target has stays among them."""
 

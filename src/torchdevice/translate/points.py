@@ -81,6 +81,7 @@ WRITTEN = (
     Point("torch.amp.autocast_mode.autocast.__exit__", adapters.autocast_exit),
     Point(compilers.ANY_AUTOCAST, adapters.any_autocast, traced="state"),
     Point(core.CAPTURABLE, adapters.types_with_target, within="torch.optim"),
+    Point(core.FOREACH_SUPPORT, adapters.supported_on_target, within="torch.nn.utils"),
     Point(core.ATTENTION_KERNELS, adapters.attention_kernels),
     Point("torch.export.load", loading.exported_load),
     Point("torch.amp.autocast_mode.custom_fwd", adapters.parameter, {"name": "device_type", "as_type": True}),

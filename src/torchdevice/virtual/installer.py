@@ -212,7 +212,7 @@ def _register(library: Library, device: str, support: Support) -> frozenset[tupl
     denied_dtypes = supported.denied_dtypes(key) if real else {}
     for functionality in library.functionalities():
         own = dispatcher.kernels_under(f"{functionality}{key}")
-        whole = supported.WHOLE.get(functionality, ())
+        whole = supported.whole(functionality, key, real)
         known = supported.listed(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
         names = {*dispatcher.kernels_under(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
         for name in sorted(names):

@@ -28,12 +28,22 @@ WHOLE = {
 }
 
 
+# The same, but the real MPS has no such code: it refuses.
+WHOLE_BUT_ON_MPS = ("kaiser_window", "kaiser_window.periodic", "kaiser_window.beta")
+
+
 class Operator(NamedTuple):
     """One entry of native_functions.yaml, as far as it matters here."""
 
     dispatch: frozenset[str]
     delegate: str
     device_check: bool
+
+
+def whole(functionality: str, key: str, real: bool) -> tuple[str, ...]:
+    """Composites that are one kernel of ours on a virtual device."""
+    everywhere = WHOLE.get(functionality, ())
+    return everywhere if functionality or (real and key == "MPS") else (*everywhere, *WHOLE_BUT_ON_MPS)
 
 
 def _torch_file(package: str, *parts: str) -> Path | None:
