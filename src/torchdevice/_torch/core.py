@@ -394,15 +394,16 @@ def overridable_functions() -> dict[str, list[str]]:
 def contents_of(tensor: Any) -> tuple[Any, ...] | None:
     """What tells whether a tensor was written to: its version, which `.data` does not share, and its first values.
 
-    None for tensors without values of their own, and while something is traced or transformed.
+    None for tensors without values of their own, and while something is traced or transformed. Modes of the program see
+    nothing of it.
     """
-    if type(tensor) not in (RealTensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
-        return None
-    if tensor.is_meta or tensor.is_quantized or tensor.is_inference() or torch.compiler.is_compiling():
+    if type(tensor) not in (RealTensor, torch.nn.Parameter) or torch.compiler.is_compiling():
         return None
     if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack():
         return None
     with torch._C.DisableTorchFunction(), torch.no_grad():
+        if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_inference():
+            return None
         first = tensor.detach()
         while first.dim() and first.numel():
             first = first[:_FIRST_VALUES] if first.dim() == 1 else first[0]
@@ -416,8 +417,8 @@ _FIRST_VALUES = 8
 
 def is_its_only_owner(tensor: Any) -> bool:
     """Whether no other tensor has the memory of this one. Expiry: a public count of a storage's users."""
-    alone = torch.empty(1)
-    return _users(tensor) <= _users(alone)
+    with torch._C.DisableTorchFunction():
+        return _users(tensor) <= _users(torch.empty(1, device="cpu"))
 
 
 def _users(tensor: Any) -> int:

@@ -232,7 +232,7 @@ def autocast_init(original: Function, path: str, translator: Translator) -> Func
                 dtype = torch.get_autocast_dtype(device_type)
             if is_accelerator(device_type):
                 vars(self)[_MEANS] = given
-            elif given in _casting.types:
+            elif given in _casting.types and translator.caller() is Caller.USER:
                 # The program's accelerator and its CPU are one device, which is casting for the accelerator: a request
                 # for the CPU alone changes nothing there.
                 dtype, args = torch.get_autocast_dtype(given), (torch.is_autocast_enabled(given), *args[1:])
@@ -462,6 +462,34 @@ def cpu_argument(original: Function, path: str, translator: Translator, name: st
         return original(*args, **kwargs)
 
     return dress(call, original, path)
+
+
+def get_rng_state(original: Function, path: str, translator: Translator) -> Function:
+    """`torch.get_rng_state()` where numbers "of the CPU" are drawn on the target: the states of both generators."""
+
+    def state() -> Any:
+        mine = original()
+        if not translator.in_force or translator.caller() is not Caller.USER:
+            return mine
+        return torch.cat([mine, torch.get_device_module(translator.host.type).get_rng_state()])
+
+    return dress(state, original, path)
+
+
+def set_rng_state(original: Function, path: str, translator: Translator) -> Function:
+    """The way back. A state of the CPU's generator alone, from plain torch, sets that one."""
+
+    def restore(new_state: Any) -> None:
+        state = _on_cpu(new_state) if translator.in_force else new_state
+        if translator.in_force and translator.caller() is Caller.USER:
+            own = torch.default_generator.get_state().numel()
+            module = torch.get_device_module(translator.host.type)
+            if state.numel() == own + module.get_rng_state().numel():
+                state, theirs = state[:own].clone(), state[own:].clone()
+                module.set_rng_state(theirs)
+        original(state)
+
+    return dress(restore, original, path)
 
 
 def _on_cpu(value: Any) -> Any:

@@ -120,7 +120,9 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
         given = translator.translate(asked, path, moving=True)
         where = given if isinstance(given, RealDevice) else _device_or_none(given)
         if where is None or where.type == kind:
-            moved = original(self, device if given is asked else given, *args, **kwargs)
+            where = device if given is asked else given
+            given_first = () if where is None and not args else (where,)  # a packed sequence takes no None
+            moved = original(self, *given_first, *args, **kwargs)
             if moved is self and translator.fills and isinstance(self, RealTensor):
                 translator.aliases.note(translator, self, path, asked, given)
             return moved

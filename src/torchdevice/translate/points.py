@@ -120,6 +120,8 @@ WRITTEN = (
     Point("torch.nn.utils.rnn.pack_padded_sequence", adapters.cpu_argument, {"name": "lengths"}, FILLING),
     Point("torch.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
     Point("torch.Tensor.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
+    Point("torch.random.get_rng_state", adapters.get_rng_state, when=FILLING),
+    Point("torch.random.set_rng_state", adapters.set_rng_state, when=FILLING),
     Point("torch.Generator.set_state", adapters.cpu_argument, {"name": "new_state"}, FILLING),
     Point("torch.Generator.__setstate__", adapters.cpu_argument, {"name": "state"}, FILLING),
     Point(f"{core.DATALOADER_ITERATOR}.__init__", loading.iterator_init),
