@@ -449,9 +449,10 @@ def cpu_argument(original: Function, path: str, translator: Translator, name: st
     """A function that insists on a CPU tensor for one argument, or in a tuple there: it gets one."""
     try:
         names = list(inspect.signature(original).parameters)
-    except ValueError:  # a C function: the argument in question is its second
-        names = ["self", name]
-    position = names.index(name)
+    except ValueError:
+        names = []
+    # A function of C has no names, or in some builds "object": the argument in question is its second.
+    position = names.index(name) if name in names else 1
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if translator.in_force:
