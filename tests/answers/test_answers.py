@@ -403,6 +403,10 @@ def test_building_cuda_sources_is_refused_clearly() -> None:
         cpp_extension.load("name", sources=["kernel.cu"])
     with pytest.raises(torchdevice.CudaOnlyError, match="CppExtension"):
         cpp_extension.CUDAExtension("name", ["kernel.cu"])
+    with pytest.raises(OSError, match=r"the extension 'name' \(a/kernel.cu\); the device here is cpu"):
+        cpp_extension.load("name", [Path("a/kernel.cu"), "bind.cpp"])
+    with pytest.raises(RuntimeError, match="the extension 'name'; the device here is cpu"):
+        cpp_extension.load_inline("name", "", "__global__ void f() {}")
     torchdevice.deactivate()
     assert not torchdevice.is_patched("torch.utils.cpp_extension.load")
     assert cpp_extension.load.__module__ == "torch.utils.cpp_extension"

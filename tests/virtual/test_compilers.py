@@ -28,3 +28,25 @@ def test_cuda_sources_are_refused_with_a_hint() -> None:
 
     with pytest.raises(OSError, match=r"CUDA_HOME environment variable is not set.*\nHint: build"):
         CUDAExtension("kernels", ["kernels.cu"])
+
+
+@on("cuda")
+def test_builders_of_cuda_sources_get_the_answer_of_translation_and_are_counted() -> None:
+    from torch.utils import cpp_extension
+
+    import torchdevice
+
+    torchdevice.activate(policy="portable")
+    for build, arguments in {
+        cpp_extension.CUDAExtension: ("kernels", ["bind.cpp", "a/kernels.cu"]),
+        cpp_extension.load: ("kernels", ["bind.cpp", "a/kernels.cu"]),
+        cpp_extension.load_inline: ("kernels", "", "__global__ void f() {}"),
+    }.items():
+        with pytest.raises(torchdevice.CudaExtensionRefused, match="the extension 'kernels'") as refused:
+            build(*arguments)
+        assert isinstance(refused.value, (OSError, RuntimeError))
+        assert ("a/kernels.cu" in str(refused.value)) == (build is not cpp_extension.load_inline)
+    assert "3 unsupported" in torchdevice.report().summary()
+    with pytest.raises(TypeError):
+        cpp_extension.load()
+    assert cpp_extension.CppExtension("plain", ["bind.cpp"]).name == "plain"
