@@ -58,3 +58,11 @@ def test_a_program_under_run_ends_with_the_hint(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ModuleNotFoundError: No module named 'flash_attn'\ntorchdevice: flash_attn was imported" in done.stderr
     assert "\nHint: CUDA kernels; torch.nn.functional.scaled_dot_product_attention" in done.stderr
+
+
+def test_a_package_beside_the_program_is_the_programs_own(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"triton/__init__.py": "", "program.py": "import torch\nimport triton.language\n"})
+    done = torchdevice("run", "--target", "cpu", folder / "program.py")
+    assert done.returncode == 1
+    assert "ModuleNotFoundError: No module named 'triton.language'\n" in done.stderr
+    assert "Hint:" not in done.stderr

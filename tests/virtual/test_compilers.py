@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.virtual.harness import on
+from tests.checkout import source_paths
+from tests.cli.harness import write
+from tests.virtual.harness import on, run_python
 
 
 @on("cuda")
@@ -20,6 +24,17 @@ def test_triton_is_not_found() -> None:
 
     assert not has_triton_package()
     assert torch.compile(lambda x: x + 1)(torch.ones(2, device="cuda")).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_only_the_installed_triton_is_hidden(own: bool, tmp_path: Path) -> None:
+    installed = "site-packages/triton/__init__.py"
+    program = "import torch\ntry:\n    import triton\n    print(triton.MINE)\nexcept ImportError:\n    print('none')\n"
+    mine = {"triton/__init__.py": "MINE = 'mine'\n"} if own else {}
+    folder = write(tmp_path, {"program.py": program, installed: "MINE = 'installed'\n", **mine})
+    path = os.pathsep.join([*source_paths(), str(folder / "site-packages")])
+    done = run_python(str(folder / "program.py"), env={"PYTHONPATH": path, "TORCHDEVICE_VIRTUAL": "cuda"})
+    assert (done.stdout, done.stderr) == ("mine\n" if own else "none\n", "")
 
 
 @on("cuda")

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import os
+import re
 import sys
 from collections.abc import Callable
 from types import TracebackType
@@ -32,6 +35,7 @@ PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its 
     "nvidia.dali": "NVIDIA's data loader; use torch.utils.data",
 }
 
+INSTALLED = re.compile("/(?:site|dist)-packages/")
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
@@ -43,13 +47,26 @@ def package(name: str) -> tuple[str, str] | None:
     return None
 
 
+def is_installed(spec: importlib.machinery.ModuleSpec | None) -> bool:
+    """Whether a module is of the environment; a package of the same name beside a program is the program's own."""
+    folders = [spec.origin or "", *(spec.submodule_search_locations or ())] if spec is not None else []
+    return any(INSTALLED.search(f"{folder.replace(os.sep, '/')}/") for folder in folders)
+
+
+def _is_own(module: str) -> bool:
+    """Whether a module is loaded, from somewhere else than the environment."""
+    loaded = sys.modules.get(module.partition(".")[0])
+    return loaded is not None and not is_installed(loaded.__spec__)
+
+
 def hint(error: BaseException, device: str) -> str:
     """What to do about an error that such a package raised, or that says that it is missing; empty for any other."""
     if isinstance(error, ModuleNotFoundError):
-        found, what = package(error.name or ""), "was imported, and is not available"
+        module, what = error.name or "", "was imported, and is not available"
     else:
-        found, what = package(_raiser(error)), "failed"
-    if found is None:
+        module, what = _raiser(error), "failed"
+    found = package(module)
+    if found is None or _is_own(module):
         return ""
     name, note = found
     asked = f"{name} {what}"

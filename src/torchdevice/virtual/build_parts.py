@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.machinery
 import sys
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ from torchdevice._torch.core import legacy_tensor_types
 from torchdevice._torch.imports import when_imported
 from torchdevice.answers import outside
 from torchdevice.answers.audience import Audience
+from torchdevice.answers.packages import is_installed
 from torchdevice.translate.engine import apply
 from torchdevice.translate.translator import translator
 from torchdevice.virtual.library import Library
@@ -226,8 +228,9 @@ def _no_native_kernels() -> None:
 
 
 def _hide_triton() -> None:
-    """Nobody who asks finds it: libraries that have a path beside it take that one."""
-    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
+    """Nobody who asks finds what is installed: libraries that have a path beside it take that one."""
+    if is_installed(importlib.machinery.PathFinder.find_spec("triton")):
+        sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
 
 def install_compilers(kind: str) -> None:
