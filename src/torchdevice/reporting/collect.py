@@ -348,7 +348,7 @@ def _place(record: Record, calls: int) -> Place:
     api = record.api.removesuffix(".__init__").removesuffix(".__new__")  # as the user calls it
     if isinstance(record, Simulated):
         kind = UNSUPPORTED if record.kind == UNSUPPORTED else SIMULATED
-        space = record.api.split(".")[1]
+        space = record.api.split(".")[1] if record.api.startswith("torch.") else "cuda"  # `import flash_attn`
         if kind == UNSUPPORTED:
             return Place(record.site, kind, api, space, REFUSED, calls, f"{record.target} cannot do it")
         return Place(record.site, kind, api, space, record.target, calls, record.kind)
