@@ -217,12 +217,48 @@ def autocast_init(original: Function, path: str, translator: Translator) -> Func
     def __init__(self: Any, device_type: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         if isinstance(device_type, str) and translator.in_force:
             given = translator.redirected_type(device_type, path)
-            if given != device_type and dtype is None:
-                dtype = torch.get_autocast_dtype(device_type)
+            if given != device_type:
+                if dtype is None:
+                    dtype = torch.get_autocast_dtype(device_type)
+                if given == "cpu":
+                    vars(self)[_STANDS_FOR] = device_type
             device_type = given
         original(self, device_type, dtype, *args, **kwargs)
 
     return dress(__init__, original, path)
+
+
+_STANDS_FOR, _WAS_ON = "_torchdevice_stands_for", "_torchdevice_was_on"
+
+
+def autocast_enter(original: Function, path: str, translator: Translator) -> Function:
+    """Autocast on the CPU that stands for another type's leaves that type's switch on too.
+
+    No tensor here is of that type, so torch casts nothing for it. By the switch, which is the thread's and belongs to
+    compiled code too, `answers.precision` knows whose lists of operators count.
+    """
+    is_on, switch = torch.is_autocast_enabled, torch.set_autocast_enabled
+
+    def __enter__(self: Any) -> Any:  # noqa: N807
+        asked = vars(self).get(_STANDS_FOR)
+        if asked is not None:
+            vars(self)[_WAS_ON] = is_on(asked)
+            switch(asked, self._enabled)
+        return original(self)
+
+    return dress(__enter__, original, path)
+
+
+def autocast_exit(original: Function, path: str, translator: Translator) -> Function:
+    """The other half."""
+    switch = torch.set_autocast_enabled
+
+    def __exit__(self: Any, *error: Any) -> Any:  # noqa: N807
+        if _WAS_ON in vars(self):
+            switch(vars(self)[_STANDS_FOR], vars(self).pop(_WAS_ON))
+        return original(self, *error)
+
+    return dress(__exit__, original, path)
 
 
 def any_autocast(original: Function, path: str, translator: Translator) -> Function:

@@ -71,6 +71,8 @@ WRITTEN = (
     Point("torch.from_numpy", adapters.result_follows, when=FILLING),
     Point("torch.frombuffer", adapters.result_follows, when=FILLING),
     Point("torch.amp.autocast_mode.autocast.__init__", adapters.autocast_init),
+    Point("torch.amp.autocast_mode.autocast.__enter__", adapters.autocast_enter),
+    Point("torch.amp.autocast_mode.autocast.__exit__", adapters.autocast_exit),
     Point(compilers.ANY_AUTOCAST, adapters.any_autocast, traced="state"),
     Point(core.CAPTURABLE, adapters.types_with_target, within="torch.optim"),
     Point(core.ATTENTION_KERNELS, adapters.attention_kernels),
