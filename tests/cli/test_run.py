@@ -407,3 +407,12 @@ def test_bad_usage_is_one_line_and_status_2(words: list[str], capsys: pytest.Cap
     out, err = capsys.readouterr()
     assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("torchdevice run: ")
+
+
+def test_a_program_that_moves_the_cache_does_not_move_ours(tmp_path: Path) -> None:
+    program = (
+        "import os, sys\nos.environ['XDG_CACHE_HOME'] = sys.argv[1]\nimport torch\nprint(torch.ones(1).cuda().device)"
+    )
+    done = torchdevice("run", "--virtual", "cuda", "-c", program, tmp_path / "moved")
+    assert (done.returncode, done.stdout) == (0, "tensor([1.], device='cuda:0')\n")
+    assert not (tmp_path / "moved").exists()

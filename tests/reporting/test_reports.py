@@ -292,3 +292,10 @@ def test_counts_travel_between_processes(tmp_path: Path) -> None:
     assert spool.read(folder) == Counts(processes=0)
     with pytest.raises(FileNotFoundError):
         spool.write(folder, Counts(TOTALS))
+
+
+def test_the_summary_shows_a_way_to_everything_that_was_given() -> None:
+    asked = ["cuda", "cpu", "none given", "cuda:1", "xpu"]
+    totals = {Redirect("torch.zeros", each, "mps:0", "why", Site("a.py", n)): 9 for n, each in enumerate(asked)}
+    totals[Redirect("torch.distributed.init_process_group", "nccl", "gloo", "why", Site("a.py", 8))] = 1
+    assert Report.of(totals).summary().startswith("torchdevice: cpu → mps:0, cuda → mps:0, nccl → gloo · ")

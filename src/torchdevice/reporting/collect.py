@@ -289,10 +289,10 @@ class Report:
         """One line: where things went, how many calls, at how many places, what ran elsewhere, what cannot work."""
         if self.empty:
             return "torchdevice: nothing was redirected"
-        ways: dict[str, None] = {}
+        ways: dict[str, str] = {}
         for row in self.of_kind(REDIRECTED):
-            ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}")
-        parts = [", ".join(list(ways)[:3])] if ways else []
+            ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}", row.given)
+        parts = [", ".join(_shown(ways))] if ways else []
         for kind in (REDIRECTED, SIMULATED, CHANGED):
             calls, places = self.count(kind)
             if calls or kind == REDIRECTED:
@@ -311,6 +311,14 @@ class Report:
         ]
         lines = [*(columns(table) if self.rows else ()), *(columns(elsewhere) if self.fallbacks else ())]
         return "\n".join([*lines, self.summary()])
+
+
+def _shown(ways: Mapping[str, str], most: int = 3) -> list[str]:
+    """The first ways, and for what no shown way leads to the first way there: `nccl → gloo` happens once a run."""
+    first = {given: way for way, given in reversed(ways.items())}
+    others = [way for way in ways if way not in first.values()]
+    kept = {*first.values(), *others[: max(0, most - len(first))]}
+    return [way for way in ways if way in kept]
 
 
 def columns(table: list[tuple[str, ...]]) -> list[str]:
