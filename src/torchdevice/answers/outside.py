@@ -124,6 +124,17 @@ def cuda_activity(original: Any, path: str, row: Row, audience: Audience) -> Any
     return dress(__init__, original, path)
 
 
+def host_profiler(original: Any, path: str, row: Row, audience: Audience) -> Any:
+    """`torch.autograd.profiler.profile(use_device="cuda")`: CUDA's work runs here, and torch would warn without it."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if kwargs.get("use_device") == "cuda" and audience.translator.in_force:
+            kwargs["use_device"] = None
+        original(self, *args, **kwargs)
+
+    return dress(__init__, original, path)
+
+
 def quiet(result: Callable[[Any], Any]) -> Callable[..., Any]:
     """An adapter for a method that has nothing to do here."""
 
@@ -261,6 +272,7 @@ OUTSIDE = (
     OutsideRow("torch.set_autocast_dtype", M, _STATE, autocast_state(0), truth=True),
     OutsideRow("torch.set_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True),
     OutsideRow("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
+    OutsideRow("torch.autograd.profiler.profile.__init__", M, "the CPU's activity is profiled", host_profiler),
     OutsideRow("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
     OutsideRow("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
     OutsideRow("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(comm.scatter_on_one)),

@@ -315,7 +315,7 @@ class Report:
 
 def _shown(ways: Mapping[str, str], most: int = 3) -> list[str]:
     """The first ways, and for what no shown way leads to the first way there: `nccl → gloo` happens once a run."""
-    first = {given: way for way, given in reversed(ways.items())}
+    first = {given: way for way, given in reversed(list(ways.items()))}
     others = [way for way in ways if way not in first.values()]
     kept = {*first.values(), *others[: max(0, most - len(first))]}
     return [way for way in ways if way in kept]

@@ -70,6 +70,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             kwargs["device"] = given
         if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, given):
             del kwargs["pin_memory"]
+            return marked_as_pinned(original(*args, **kwargs))
         return original(*args, **kwargs)
 
     return dress(factory, original, path)
@@ -410,10 +411,40 @@ def pin_memory(original: Function, path: str, translator: Translator) -> Functio
 
     def pin(self: Any, *args: Any, **kwargs: Any) -> Any:
         if translator.in_force and not can_pin(translator, self.device):
-            return self
+            return marked_as_pinned(self)
         return original(self, *args, **kwargs)
 
     return dress(pin, original, path)
+
+
+_PINNED = "_torchdevice_pinned"
+
+
+def marked_as_pinned(value: Any) -> Any:
+    """A tensor or storage whose memory says that it is pinned from now on: it is all that pinning would do for it."""
+    space = _space_of_memory(value)
+    if space is not None:
+        space[_PINNED] = True
+    return value
+
+
+def _space_of_memory(value: Any) -> dict[str, Any] | None:
+    """The attributes of a tensor's memory, which live as long as it does; None where there is none, as for sparse."""
+    try:
+        return vars(value.untyped_storage() if isinstance(value, RealTensor) else value)
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def is_pinned(original: Function, path: str, translator: Translator) -> Function:
+    """`.is_pinned()`: true of what was to be pinned and cannot be."""
+
+    def pinned(self: Any, *args: Any, **kwargs: Any) -> bool:
+        if translator.in_force and (_space_of_memory(self) or {}).get(_PINNED):
+            return True
+        return bool(original(self, *args, **kwargs))
+
+    return dress(pinned, original, path)
 
 
 def record_stream(original: Function, path: str, translator: Translator) -> Function:
