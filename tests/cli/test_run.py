@@ -416,3 +416,13 @@ def test_a_program_that_moves_the_cache_does_not_move_ours(tmp_path: Path) -> No
     done = torchdevice("run", "--virtual", "cuda", "-c", program, tmp_path / "moved")
     assert (done.returncode, done.stdout) == (0, "cuda:0\n")
     assert not (tmp_path / "moved").exists()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_profile_says_so_where_float16_on_a_cpu_dominates(dtype: str, tmp_path: Path) -> None:
+    program = (
+        f"import torch\nx = torch.ones(256, 256, device='cuda', dtype=torch.{dtype})\nfor _ in range(20): x = x @ x"
+    )
+    done = torchdevice("run", "--target", "cpu", "--profile", "-c", program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Hint: float16 is slow on a CPU") == (dtype == "float16")

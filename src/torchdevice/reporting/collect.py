@@ -34,12 +34,14 @@ class Profile:
     """Where the time went: by operator and the device that it ran on, and by line of user code.
 
     `seconds` is how long lines were sampled; `operators_missing` says why there is no time by operator, if so.
+    `half_seconds` is what operators with float16 on a CPU took.
     """
 
     operators: Mapping[tuple[str, str], Timed] = field(default_factory=dict)
     lines: Mapping[Site, Timed] = field(default_factory=dict)
     seconds: float = 0.0
     operators_missing: str = ""
+    half_seconds: float = 0.0
 
     def __add__(self, other: Profile) -> Profile:
         return Profile(
@@ -47,6 +49,7 @@ class Profile:
             added(self.lines, other.lines),
             self.seconds + other.seconds,
             self.operators_missing or other.operators_missing,
+            self.half_seconds + other.half_seconds,
         )
 
 
