@@ -28,6 +28,8 @@ from torchdevice.reporting.collect import Context, Counts, Report
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, Destination, parse, write
 from torchdevice.reporting.spool import RUN
 from torchdevice.session import session
+from torchdevice.translate.hints import hinting_at_moves
+from torchdevice.translate.translator import translator
 
 if TYPE_CHECKING:
     from torchdevice.profiling import Profiler
@@ -93,6 +95,7 @@ class Supervision:
         device = f"a virtual {status.target}" if virtual.installed() is not None else status.target
         if device not in (None, "cuda"):
             sys.excepthook = hinting(sys.excepthook, device)
+        sys.excepthook = hinting_at_moves(sys.excepthook, translator)
         self._end_with_the_process()
         # In a child, multiprocessing forgets the finalizers; a child by `os.fork` has those of its parent.
         util.register_after_fork(self, Supervision._end_with_the_process)

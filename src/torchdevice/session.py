@@ -10,7 +10,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,7 +136,7 @@ class Session:
     def _replace(self, config: Config, host: Host) -> None:
         """Put in place what a host needs; all of it, or nothing. The translator decides what becomes of a request."""
         filling = Situation(host, config.policy).fills
-        replacements = [*self._replacements.select(filling, lacks_dtypes(host.type))]
+        replacements = [*self._replacements.select(filling, lacks_dtypes(host.type), not host.accelerated)]
         if config.masquerade:
             replacements += self._masquerades().select(host, config.device_count)
             replacements += self._process_groups().select(host, config.device_count)
@@ -278,6 +278,8 @@ class Session:
 
     def counts(self) -> Counts:
         """Everything that was counted in this process so far."""
+        with suppress(TorchDeviceWarning):  # `python -W error`: the record is there all the same
+            self._translator.aliases.look(self._translator)
         return Counts(added(self._translator.ledger.totals(), self.simulated()), fallbacks.measured())
 
     def report(self) -> Report:

@@ -83,7 +83,7 @@ def test_ends_with_one_line_on_stderr(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "cpu True\n")
     assert done.stderr == (
         "torchdevice: cuda → cpu · 4 calls redirected at 2 places · 0 ops fell back · 0 unsupported "
-        "(torchdevice run --report …)\n"
+        "· policy portable: train.py:3 names cuda (torchdevice run --report …)\n"
     )
 
 
@@ -168,7 +168,7 @@ def test_children_are_covered_counted_and_silent(context: str, tmp_path: Path) -
     assert program == ""
     assert ours == [
         "torchdevice: cuda → cpu · 9 calls redirected at 2 places · 0 ops fell back · 0 unsupported "
-        "(torchdevice run --report …)"
+        "· policy portable: loader.py:9 names cuda (torchdevice run --report …)"
     ]
 
 
@@ -250,7 +250,11 @@ def test_what_fell_back_is_in_every_report(tmp_path: Path) -> None:
     )
     assert re.search(r"torch.Tensor.double +float64 +float32 +1 +1 +lacking.py:9", done.stderr)
     assert "1 call changed meaning at 1 place · 1 op fell back · 0 unsupported · " in done.stderr
-    assert re.search(r" s · \d+\.\d ms \(\d+\.\d%\) in fallbacks$", done.stderr, re.MULTILINE)
+    assert re.search(
+        r" s · \d+\.\d ms \(\d+\.\d%\) in fallbacks · policy portable: lacking.py:3 names cuda$",
+        done.stderr,
+        re.MULTILINE,
+    )
     data = json.loads((tmp_path / "r.json").read_text())
     (row,) = data["fallbacks"]
     assert (row["operator"], row["executor"], row["calls"], row["line"]) == ("aten::special_log_ndtr", "cpu", 3, 5)
@@ -270,7 +274,7 @@ def test_strict_refuses_what_the_target_lacks(tmp_path: Path) -> None:
     assert "FallbackRefused: aten::special_log_ndtr(float32) at " in program
     assert "fallbacks are off (TORCHDEVICE_FALLBACK)" in program
     assert "torchdevice/" not in program
-    assert " · 0 ops fell back · 1 unsupported (" in lines[-1]
+    assert " · 0 ops fell back · 1 unsupported · policy portable: " in lines[-1]
 
 
 PROFILED = """

@@ -49,6 +49,42 @@ def objects_and_barriers() -> object:
     return str(found[-1]["tensor"].device)
 
 
+STRIDED = {
+    "all_reduce": lambda t: dist.all_reduce(t),
+    "broadcast": lambda t: dist.broadcast(t, WORLD - 1),
+    "reduce": lambda t: dist.reduce(t, 0),
+    "all_gather": lambda t: dist.all_gather([torch.zeros(2, 2, device=HERE) for _ in range(WORLD)], t),
+    "all_gather_into_tensor": lambda t: dist.all_gather_into_tensor(torch.zeros(2 * WORLD, 2, device=HERE), t),
+    "all_to_all_single": lambda t: dist.all_to_all_single(t, torch.zeros(2, 2, device=HERE)),
+    "reduce_scatter_tensor": lambda t: dist.reduce_scatter_tensor(t, torch.zeros(2 * WORLD, 2, device=HERE)),
+}
+
+
+@check
+def strided_tensors() -> object:
+    """NCCL refuses a tensor with gaps. Where memory is staged in copies it may be right instead, but never wrong."""
+    refused = []
+    for collective in STRIDED.values():
+        whole = torch.arange(8.0, device=HERE).view(2, 4)
+        try:
+            collective(whole[:, ::2])
+        except ValueError as error:
+            refused.append(str(error))
+            close(whole, torch.arange(8.0).view(2, 4))
+        else:
+            close(whole[:, 1::2], torch.arange(8.0).view(2, 4)[:, 1::2])
+    parts = [torch.arange(8.0, device=HERE).view(2, 4)[:, ::2] + 10 * number for number in range(WORLD)]
+    strided = [torch.zeros(2, 4, device=HERE)[:, ::2].copy_(part) for part in parts]
+    received = torch.zeros(2, 2, device=HERE)
+    dist.scatter(received, strided if RANK == 0 else None, 0)
+    close(received, parts[RANK])
+    image = torch.ones(1, 2, 2, 4, device=HERE).contiguous(memory_format=torch.channels_last)
+    dist.all_reduce(image)
+    close(image, torch.full((1, 2, 2, 4), float(WORLD)))
+    assert refused in ([], ["Tensors must be contiguous"] * len(STRIDED))
+    return len(refused)
+
+
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.bool, torch.complex64),

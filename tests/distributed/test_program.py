@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.distributed.collective_checks import STRIDED
 from tests.distributed.harness import run, torchrun
 from tests.distributed.program import CHECKS
 from tests.torches import BUILT_FOR_CUDA
@@ -49,6 +50,12 @@ def test_check(name: str, check: str) -> None:
         refusal = REFUSED.get((name, check))
         assert found[check]["ok"] is (refusal is None), f"rank {rank}: {found[check]['said']}"
         assert refusal is None or refusal in found[check]["said"]
+
+
+@pytest.mark.parametrize("name", EVERY_RUN)
+def test_nccl_refuses_strided_tensors_where_they_would_be_wrong(name: str) -> None:
+    refused = {int(rank["strided_tensors"]["said"]) for rank in results(name)["ranks"]}
+    assert refused == ({0} if name == "virtual mps" else {len(STRIDED)})
 
 
 @pytest.mark.parametrize("name", EVERY_RUN)

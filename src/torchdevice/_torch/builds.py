@@ -82,3 +82,16 @@ def share_between_processes(share: Any, attach: Any, release: Any) -> None:
     torch.UntypedStorage._share_cuda_ = share
     torch.UntypedStorage._new_shared_cuda = classmethod(attach)
     torch.UntypedStorage._release_ipc_counter_cuda = classmethod(release)
+
+
+def send_storages_by(reduced: Callable[[Any], tuple[Any, ...] | None]) -> None:
+    """What multiprocessing pickles a storage as; None leaves it to torch, which knows the CPU's and CUDA's."""
+    from multiprocessing.reduction import ForkingPickler
+
+    from torch.multiprocessing.reductions import reduce_storage
+
+    def reduce(storage: Any) -> tuple[Any, ...]:
+        found = reduced(storage)
+        return reduce_storage(storage) if found is None else found
+
+    ForkingPickler.register(torch.UntypedStorage, reduce)

@@ -354,3 +354,43 @@ def overridable_functions() -> dict[str, list[str]]:
         if path.startswith("torch"):
             found[path] = [getattr(function, "__name__", "") for function in functions]
     return found
+
+
+def contents_of(tensor: Any) -> tuple[Any, ...] | None:
+    """What tells whether a tensor was written to: its version, which `.data` does not share, and its first values.
+
+    None for tensors without values of their own, and while something is traced or transformed.
+    """
+    if type(tensor) not in (RealTensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+        return None
+    if tensor.is_meta or tensor.is_quantized or tensor.is_inference() or torch.compiler.is_compiling():
+        return None
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack():
+        return None
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        first = tensor.detach()
+        while first.dim() and first.numel():
+            first = first[:_FIRST_VALUES] if first.dim() == 1 else first[0]
+            if first.dim() == 1 and first.shape[0] <= _FIRST_VALUES:
+                break
+        return tensor._version, repr(first.tolist())
+
+
+_FIRST_VALUES = 8
+
+
+def is_its_only_owner(tensor: Any) -> bool:
+    """Whether no other tensor has the memory of this one. Expiry: a public count of a storage's users."""
+    alone = torch.empty(1)
+    return _users(tensor) <= _users(alone)
+
+
+def _users(tensor: Any) -> int:
+    return int(torch._C._storage_Use_Count(tensor.untyped_storage()._cdata))
+
+
+def is_contiguous_in_its_format(tensor: Any) -> bool:
+    """Whether a tensor has no gaps in the memory format that torch's C++ code suggests for it."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    wanted = formats.get(tensor.dim(), torch.contiguous_format)
+    return bool(tensor.is_contiguous() or tensor.is_contiguous(memory_format=wanted))

@@ -202,8 +202,33 @@ def cpu_copy_of_generator(generator: Any) -> Any:
 
     Expiry: device generators that can hand out a seed on every backend.
     """
-    drawn = torch.ops.aten.randint.low_generator(0, 2**31 - 1, [1], generator=generator, device=generator.device)
+    drawn = torch.ops.aten.randint.low_generator(0, _SEEDS, [1], generator=generator, device=generator.device)
     return RealGenerator("cpu").manual_seed(int(drawn.item()))
+
+
+def cpu_generator_after(device: Any) -> Any:
+    """The same for the generator that a device uses where none is given."""
+    return RealGenerator("cpu").manual_seed(int(torch.ops.aten.randint.low(0, _SEEDS, [1], device=device).item()))
+
+
+_SEEDS = 2**31 - 1
+
+
+@contextlib.contextmanager
+def cpu_samples_by(generator: Any) -> Iterator[None]:
+    """Inside, operators that take no generator sample on the CPU with the numbers of this one."""
+    default = torch.default_generator
+    before = default.get_state()
+    default.set_state(generator.get_state())
+    try:
+        yield
+    finally:
+        default.set_state(before)
+
+
+def draws_random_numbers(operator: Any) -> bool:
+    """Whether an operator's result depends on a generator. Expiry: a public list of operators that do."""
+    return torch.Tag.nondeterministic_seeded in operator.tags
 
 
 def below_cpu_autocast() -> Any:

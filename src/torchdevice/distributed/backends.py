@@ -123,6 +123,10 @@ def names_vendor(text: str) -> bool:
     )
 
 
+# Names of groups on gloo that were asked for as a vendor's: they refuse what the vendor's backend refuses.
+stand_ins: set[str] = set()
+
+
 # Code that names NCCL counts on its timeout, not on gloo's half hour. torch has the figure only where it has NCCL.
 VENDOR_TIMEOUT = timedelta(minutes=10)
 

@@ -20,6 +20,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from torchdevice._torch import core, dispatcher
 from torchdevice._torch import distributed as private
+from torchdevice.distributed import backends
 from torchdevice.errors import CollectiveUnsupported, explain_error
 
 Finish = Callable[[], list[torch.Tensor]]
@@ -177,6 +178,10 @@ def _kernel(name: str, collective: Collective, operator: Any) -> Callable[..., A
         given = dict(zip(names, args, strict=False))
         group = private.unboxed_group(given["process_group"])
         lists = [*args[:tensor_arguments]]
+        if _stands_for_vendor(group):
+            check_contiguous(lists)
+            if len(lists) > 1:
+                lists[1] = mapped(lists[1], torch.Tensor.contiguous)  # gloo reads the parts of a list by address
         written = core.tensors_in(args[0])
         options = _options(collective, given)
         finish: Callable[[], list[torch.Tensor]] | None = None
@@ -213,6 +218,23 @@ def _kernel(name: str, collective: Collective, operator: Any) -> Callable[..., A
         return (args[0], private.boxed(work)) if collective.returns else private.boxed(work)
 
     return kernel
+
+
+def _stands_for_vendor(group: Any) -> bool:
+    """Whether a program asked for NCCL: we remember its group, or on a virtual device that is the backend's name."""
+    return private.group_name(group) in backends.stand_ins or backends.names_vendor(str(dist.get_backend(group)))
+
+
+def check_contiguous(lists: Sequence[Any]) -> None:
+    """Refuse what NCCL refuses, in its words. gloo would read and write other elements than those of the tensor.
+
+    Lists of lists are the parts of a gather or a scatter: NCCL copies each.
+    """
+    for value in lists:
+        nested = isinstance(value, (list, tuple)) and any(isinstance(each, (list, tuple)) for each in value)
+        for tensor in () if nested else core.tensors_in(value):
+            if tensor.layout is torch.strided and not core.is_contiguous_in_its_format(tensor):
+                raise ValueError("Tensors must be contiguous")
 
 
 def _exchange(backend: Any, name: str, lists: Sequence[Any], size: int) -> Following:

@@ -92,6 +92,10 @@ class Groups:
                     self._asked[name] = inherited
                 else:
                     self._asked.pop(name, None)
+                if inherited is not None and backends.names_vendor(inherited):
+                    backends.stand_ins.add(name)
+                else:
+                    backends.stand_ins.discard(name)
 
     def _record(self, path: str, asked: str, given: str, frame: Any) -> None:
         missing = ", ".join(kind for name, kind in backends.vendors().items() if name in asked.lower())

@@ -6,6 +6,7 @@ and a written argument is copied back into the tensor that the caller holds, so 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torchdevice.policy.dtypes import dtype_on
 
 CPU = RealDevice("cpu")
 NAME = "cpu"
+_GENERATOR = "generator"
 
 # Through the operators, not the methods: those are patched while a session is active.
 _copy_to = torch.ops.aten._to_copy.default
@@ -163,6 +165,35 @@ class Crossing:
 
 def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
     """The operator on the CPU: its results on the target, and how many bytes moved."""
+    if plan.samples:
+        return _sampled(plan, args, kwargs, target_type)
+    return _run(plan, args, kwargs, target_type)
+
+
+def _sampled(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
+    """A sampler without a generator draws from its device's: a seed or a state of that one decides the numbers."""
+    named = dict(zip(plan.arguments, args, strict=False)) | kwargs
+    device = _device_of(named.values(), target_type)
+    if named.get(_GENERATOR) is not None or device is None:
+        return _run(plan, args, kwargs, target_type)
+    generator = dispatcher.cpu_generator_after(device)
+    if _GENERATOR not in plan.arguments:
+        with dispatcher.cpu_samples_by(generator):
+            return _run(plan, args, kwargs, target_type)
+    position = plan.arguments.index(_GENERATOR)
+    if position < len(args):
+        args = (*args[:position], generator, *args[position + 1 :])
+    else:
+        kwargs = {**kwargs, _GENERATOR: generator}
+    return _run(plan, args, kwargs, target_type)
+
+
+def _device_of(values: Iterable[Any], target_type: str) -> RealDevice | None:
+    devices = (value if isinstance(value, RealDevice) else getattr(value, "device", None) for value in values)
+    return next((device for device in devices if device is not None and device.type == target_type), None)
+
+
+def _run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
     if plan.kind == FUNCTIONAL and not plan.recorded and not any(type(value) in (list, tuple) for value in args):
         return _run_functional(plan, args, kwargs, target_type)
     crossing = Crossing(target_type)

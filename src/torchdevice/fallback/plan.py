@@ -29,7 +29,7 @@ class Plan:
 
     `written` and `outs` are names of arguments; `returned` says for each result the argument that it *is* (a written
     one), or None for a fresh tensor; `viewed` the argument that results are views of. `recorded`: autograd watches the
-    copies, so that each must be one that it knows.
+    copies, so that each must be one that it knows. `samples`: it draws from a generator, given or not.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Plan:
     returned: tuple[str | None, ...]
     viewed: str | None
     single: bool
+    samples: bool = False
     recorded: bool = False
 
 
@@ -79,4 +80,5 @@ def read_plan(name: str) -> Plan | None:
         returned=tuple(returned),
         viewed=viewed,
         single=len(schema.returns) == 1,
+        samples=dispatcher.draws_random_numbers(operator),
     )

@@ -138,12 +138,12 @@ class Context:
 
     target: str = ""
     policy: str = ""
-    policy_reason: str = ""  # where `run` chose it
     command: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     processes: int = 1
     seconds: float = 0.0
     process_seconds: float = 0.0  # of all processes together: what shares are shares of
+    policy_reason: str = ""  # where `run` chose the policy
 
     @property
     def chosen(self) -> list[str]:

@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from typing import Any
 
 import torch
 
 from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.core import RealDevice, RealTensor, forget_default_device
+from torchdevice.errors import explain_error
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
+from torchdevice.translate import changes
 from torchdevice.translate.dtypes import narrowed, note
 from torchdevice.translate.engine import Function, dress
+from torchdevice.translate.sharing import is_writable, told_of_copy
 from torchdevice.translate.translator import Translator
 
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
 PINNABLE = frozenset({"cuda", "xpu"})
+# Factories whose result shares the memory of an array on the CPU.
+SHARING = frozenset({"torch.as_tensor", "torch.asarray"})
 
 
 # --- factories: `device` is a keyword ---------------------------------------------------------------------------
@@ -70,7 +76,10 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             kwargs["device"] = given
         if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, given):
             del kwargs["pin_memory"]
-            return marked_as_pinned(original(*args, **kwargs))
+            if path not in SHARING:
+                return marked_as_pinned(original(*args, **kwargs))
+        if path in SHARING and given is not device and not kwargs.get("copy") and (device is None or _is_cpu(device)):
+            _tell_of_copy(args, kwargs, path, given, translator)
         return original(*args, **kwargs)
 
     return dress(factory, original, path)
@@ -132,10 +141,13 @@ def _any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     )
 
 
+def _is_cpu(device: Any) -> bool:
+    return RealDevice(device).type == "cpu"
+
+
 def can_pin(translator: Translator, device: Any) -> bool:
     """Whether pinned memory means anything for a tensor that is to be on `device`."""
-    on_cpu = device is None or RealDevice(device).type == "cpu"
-    return on_cpu and translator.host.type in PINNABLE
+    return (device is None or _is_cpu(device)) and translator.host.type in PINNABLE
 
 
 def convert_generator(original: Function, path: str, translator: Translator) -> Function:
@@ -218,25 +230,42 @@ def autocast_init(original: Function, path: str, translator: Translator) -> Func
     def __init__(self: Any, device_type: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         if isinstance(device_type, str) and translator.in_force:
             given = translator.redirected_type(device_type, path)
-            if given != device_type:
-                if dtype is None:
-                    dtype = torch.get_autocast_dtype(device_type)
+            if given != device_type and dtype is None:
+                dtype = torch.get_autocast_dtype(device_type)
+            if is_accelerator(device_type):
+                vars(self)[_MEANS] = given
                 if given == "cpu":
                     vars(self)[_STANDS_FOR] = device_type
+            elif given in _casting.types:
+                # The program's accelerator and its CPU are one device, which is casting for the accelerator: a request
+                # for the CPU alone changes nothing there.
+                dtype, args = torch.get_autocast_dtype(given), (torch.is_autocast_enabled(given), *args[1:])
+                kwargs.pop("enabled", None)
             device_type = given
         original(self, device_type, dtype, *args, **kwargs)
 
     return dress(__init__, original, path)
 
 
-_STANDS_FOR, _WAS_ON = "_torchdevice_stands_for", "_torchdevice_was_on"
+class _Casting(threading.local):
+    """The devices that autocast is entered for in this thread under the name of an accelerator, innermost last."""
+
+    def __init__(self) -> None:
+        self.types: list[str] = []
+
+
+_casting = _Casting()
+_MEANS = "_torchdevice_means"  # of an autocast that names an accelerator: the device that it casts for
+_STANDS_FOR = "_torchdevice_stands_for"  # where that is the CPU: the accelerator
+_WAS_ON = "_torchdevice_was_on"
 
 
 def autocast_enter(original: Function, path: str, translator: Translator) -> Function:
-    """Autocast on the CPU that stands for another type's leaves that type's switch on too.
+    """Entering one that names an accelerator: requests for the CPU inside leave it as it is.
 
-    No tensor here is of that type, so torch casts nothing for it. By the switch, which is the thread's and belongs to
-    compiled code too, `answers.precision` knows whose lists of operators count.
+    One that casts on the CPU leaves the accelerator's switch on too. No tensor here is of that type, so torch casts
+    nothing for it. By the switch, which is the thread's and belongs to compiled code too, `answers.precision` knows
+    whose lists of operators count.
     """
     is_on, switch = torch.is_autocast_enabled, torch.set_autocast_enabled
 
@@ -245,19 +274,24 @@ def autocast_enter(original: Function, path: str, translator: Translator) -> Fun
         if asked is not None:
             vars(self)[_WAS_ON] = is_on(asked)
             switch(asked, self._enabled)
-        return original(self)
+        entered = original(self)
+        if _MEANS in vars(self):
+            _casting.types.append(vars(self)[_MEANS])
+        return entered
 
     return dress(__enter__, original, path)
 
 
 def autocast_exit(original: Function, path: str, translator: Translator) -> Function:
-    """The other half."""
+    """The way out of the same."""
     switch = torch.set_autocast_enabled
 
-    def __exit__(self: Any, *error: Any) -> Any:  # noqa: N807
+    def __exit__(self: Any, *exception: Any) -> Any:  # noqa: N807
+        if vars(self).get(_MEANS) in _casting.types:
+            _casting.types.remove(vars(self)[_MEANS])
         if _WAS_ON in vars(self):
             switch(vars(self)[_STANDS_FOR], vars(self).pop(_WAS_ON))
-        return original(self, *error)
+        return original(self, *exception)
 
     return dress(__exit__, original, path)
 
@@ -367,20 +401,58 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
         given = translator.translate(None, path)
-        return made if given is None else arriving(made, given, path, translator)
+        if given is None:
+            return made
+        _tell_of_copy(args, kwargs, path, given, translator)
+        return arriving(made, given, path, translator)
 
     return dress(make, original, path)
 
 
+def _tell_of_copy(args: tuple[Any, ...], kwargs: dict[str, Any], path: str, given: Any, translator: Translator) -> None:
+    """A function that shares memory with its first argument on the CPU has made a copy of it."""
+    source = args[0] if args else next(iter(kwargs.values()), None)
+    if is_writable(source):
+        reason, message = told_of_copy(path, given)
+        changes.tell(translator, path, "shared memory", "a copy", reason, message)
+
+
 def numpy_from_anywhere(original: Function, path: str, translator: Translator, to: Function) -> Function:
-    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: the array of a copy."""
+    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: the array of a copy.
+
+    On the CPU the two would share memory, so the array is read-only: NumPy refuses a write that would be lost.
+    """
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.is_cpu or not translator.in_force:
             return original(self, *args, **kwargs)
-        return original(to(self, RealDevice("cpu")), *args, **kwargs)
+        array = original(to(self, RealDevice("cpu")), *args, **kwargs)
+        if not kwargs.get("force"):  # with `force` a program expects a copy
+            array.flags.writeable = False
+        return array
 
     return dress(numpy, original, path)
+
+
+def share_memory(original: Function, path: str, translator: Translator) -> Function:
+    """`share_memory_()` of something that the policy put on a device whose memory torch cannot share."""
+
+    def share(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except RuntimeError as refusal:
+            if self.device.type == "cpu" or not translator.in_force:
+                raise
+            raise RuntimeError(
+                explain_error(
+                    f"share_memory_() was asked for on {self.device}",
+                    f"processes cannot share the memory of {self.device.type}, and "
+                    f"policy={translator.situation.policy} put it there",
+                    'run with --policy portable, or make the tensor with device="cpu:-1"',
+                )
+            ) from refusal
+
+    return dress(share, original, path)
 
 
 def cpu_argument(original: Function, path: str, translator: Translator, name: str) -> Function:

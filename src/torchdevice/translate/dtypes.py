@@ -8,17 +8,13 @@ Adapters for `.double()`, for tensors in a checkpoint and for copies that must b
 from __future__ import annotations
 
 import re
-import sys
-import warnings
 from typing import Any
 
 import torch
 
 from torchdevice._torch.core import RealDevice, RealTensor, place_storage, untyped_of
-from torchdevice.errors import TorchDeviceWarning
-from torchdevice.ledger import Changed
 from torchdevice.policy.dtypes import dtype_on, refused_dtype
-from torchdevice.translate.callers import user_frame
+from torchdevice.translate import changes
 from torchdevice.translate.engine import Function, dress
 from torchdevice.translate.translator import Translator
 
@@ -77,17 +73,13 @@ def _on_cpu(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wide: 
 
 def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
     """Count the place and warn of it once."""
-    frame = user_frame(sys._getframe(1), translator.roles)
     asked, became = str(wide).removeprefix("torch."), str(given).removeprefix("torch.")
     reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.situation.float64})"
-    if translator.ledger.count(frame, (path, asked, became), lambda site: Changed(path, asked, became, reason, site)):
-        warnings.warn_explicit(
-            f"{path} asked for {asked}; {reason}, so it became {became}.\n"
-            "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error refuses them",
-            TorchDeviceWarning,
-            frame.f_code.co_filename,
-            frame.f_lineno,
-        )
+    message = (
+        f"{path} asked for {asked}; {reason}, so it became {became}.\n"
+        "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error refuses them"
+    )
+    changes.tell(translator, path, asked, became, reason, message)
 
 
 def blocking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

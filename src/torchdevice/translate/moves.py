@@ -30,7 +30,10 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
             try:
                 if not args and not kwargs:
-                    return original(self, asked)
+                    moved = original(self, asked)
+                    if moved is self and translator.fills and isinstance(asked, (str, RealDevice)):
+                        translator.aliases.note(translator, self, path, asked, asked)
+                    return moved
                 if translator.blocks:
                     args, kwargs = blocking(args, kwargs)
                 return original(self, asked, *args, **kwargs)
@@ -47,7 +50,12 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
         if given is not device and by_name:
             kwargs["device"] = given
         moved = converted(self, () if by_name else (given, *args), kwargs)
-        return kept_apart(self, moved) if given is not device and str(device).startswith("cpu") else moved
+        if given is device or moved is not self or not isinstance(self, RealTensor):
+            return moved
+        kept = kept_apart(self) if str(device).startswith("cpu") else self
+        if kept is self:
+            translator.aliases.note(translator, self, path, device, given, depth=2)
+        return kept
 
     def converted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if translator.blocks:
@@ -73,18 +81,34 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
                 return original(self, *args, **kwargs)
             if shown and has_a_say(self):
                 return show("cpu", given, self, args, kwargs)
-        return kept_apart(self, to(self, *args, device=given, **kwargs))
+        moved = to(self, *args, device=given, **kwargs)
+        if moved is not self or not isinstance(self, RealTensor):
+            return moved
+        kept = kept_apart(self)
+        if kept is self:
+            translator.aliases.note(translator, self, path, "cpu", given)
+        return kept
 
     return dress(cpu, original, path)
 
 
-def kept_apart(self: Any, moved: Any) -> Any:
+def stay_on_cpu(original: Function, path: str, translator: Translator) -> Function:
+    """`Tensor.cpu()` where there is only the CPU: torch's own. A result that a program takes for a copy is watched."""
+
+    def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        moved = original(self, *args, **kwargs)
+        if moved is self and translator.places:  # something became the CPU that was an accelerator in the program
+            translator.aliases.note(translator, self, path, "cpu", "cpu")
+        return moved
+
+    return dress(cpu, original, path)
+
+
+def kept_apart(self: Any) -> Any:
     """What leaves an accelerator is a copy, also where it stays there: weights that a program keeps must not follow.
 
     A leaf that gradients are collected in was made for the CPU and never left it: it stays the leaf.
     """
-    if moved is not self or not isinstance(self, RealTensor):
-        return moved
     return self if self.requires_grad and self.is_leaf and torch.is_grad_enabled() else self.clone()
 
 
@@ -97,7 +121,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
     def accelerate(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         where = shown_again(self) if shown else None
         if where is not None:
-            return move(self, where, args, kwargs)
+            return move(self, kind if device is None else device, where, args, kwargs)
         if not translator.in_force or len(args) > 1 or not kwargs.keys() <= accepted:  # the latter is refused by torch
             return original(self, device, *args, **kwargs)
         asked = kind if device is None else device
@@ -106,20 +130,26 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
         given = translator.translate(asked, path, moving=True)
         where = given if isinstance(given, RealDevice) else _device_or_none(given)
         if where is None or where.type == kind:
-            return original(self, device if given is asked else given, *args, **kwargs)
+            moved = original(self, device if given is asked else given, *args, **kwargs)
+            if moved is self and translator.fills and isinstance(self, RealTensor):
+                translator.aliases.note(translator, self, path, asked, given)
+            return moved
         if shown and has_a_say(self):
             return show(kind, where, self, () if device is None else (device, *args), kwargs)
-        return move(self, where, args, kwargs)
+        return move(self, asked, where, args, kwargs)
 
-    def move(self: Any, where: RealDevice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def move(self: Any, asked: Any, where: RealDevice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args:
             kwargs["non_blocking"] = args[0]
         if translator.blocks:
             kwargs.pop("non_blocking", None)
         try:
-            return to(self, device=where, **kwargs)
+            moved = to(self, device=where, **kwargs)
         except (TypeError, RuntimeError) as refusal:
             return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
+        if moved is self and isinstance(self, RealTensor):
+            translator.aliases.note(translator, self, path, asked, where, depth=2)
+        return moved
 
     return dress(accelerate, original, path)
 

@@ -27,6 +27,7 @@ Adapter = Callable[..., Any]
 ALWAYS = "always"
 FILLING = "filling"  # only where "none" and "cpu" go to an accelerator
 NARROWING = "narrowing"  # only where the target (mps) lacks float64
+ALONE = "alone"  # only where there is no accelerator
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ WRITTEN = (
     Point("torch.storage.TypedStorage.__new__", adapters.tensor_like),
     Point("torch.storage.TypedStorage.__init__", adapters.tensor_like),
     Point(f"{core.STORAGE_BASE}.pin_memory", adapters.pin_memory),
+    Point("torch.storage.UntypedStorage.share_memory_", adapters.share_memory, when=FILLING),
     Point("torch.nn.utils.rnn.pack_padded_sequence", adapters.cpu_argument, {"name": "lengths"}, FILLING),
     Point("torch.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
     Point("torch.Tensor.tensor_split", adapters.cpu_argument, {"name": "indices_or_sections"}, FILLING),
@@ -186,6 +188,8 @@ def _movers() -> Iterator[Point]:
             yield Point(to, moves.convert_to)
         if "cpu" in methods:
             yield Point(f"{owner}.cpu", moves.move_to_cpu, {"to": to}, FILLING)
+        if owner == TENSOR:
+            yield Point(f"{owner}.cpu", moves.stay_on_cpu, when=ALONE)
         for kind in accelerators:
             if kind in methods:
                 yield Point(f"{owner}.{kind}", moves.move_to_accelerator, {"to": to, "kind": kind})
@@ -209,9 +213,12 @@ class Replacements:
         self._built: list[tuple[Point, Any, list[Replacement]]] | None = None
         self.skips: list[Skip] = []
 
-    def select(self, filling: bool, narrowing: bool = False) -> list[Replacement]:
-        """What to apply: do "none" and "cpu" go to an accelerator (`filling`), does it lack float64 (`narrowing`)?"""
-        conditions = {ALWAYS: True, FILLING: filling, NARROWING: narrowing}
+    def select(self, filling: bool, narrowing: bool = False, alone: bool = False) -> list[Replacement]:
+        """What to apply: do "none" and "cpu" go to an accelerator (`filling`), does it lack float64 (`narrowing`)?
+
+        `alone`: there is only the CPU.
+        """
+        conditions = {ALWAYS: True, FILLING: filling, NARROWING: narrowing, ALONE: alone}
         return [
             replacement
             for point, original, replacements in self._build()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -18,11 +18,13 @@ from typing import Any
 import torch
 
 from torchdevice._torch.core import RealDevice, has_device_context
+from torchdevice.errors import TorchDeviceWarning
 from torchdevice.ledger import Key, Ledger, Redirect, renew_after_fork
 from torchdevice.policy.hosts import Host, is_accelerator
 from torchdevice.policy.resolve import NOTHING, Caller, Condition, CpuOverride, Decision, Request, parse, resolve
 from torchdevice.translate import subclasses
 from torchdevice.translate.callers import NAMING, TRACED, Role, Roles, user_frame
+from torchdevice.translate.sharing import Aliases
 
 _getframe = sys._getframe
 _suspended: ContextVar[bool] = ContextVar("torchdevice_suspended", default=False)
@@ -77,6 +79,7 @@ class Translator:
         self.settled: dict[object, object] = {}
         self.ledger: Ledger[Redirect] = Ledger()
         self.override = CpuOverride()
+        self.aliases = Aliases()
         self.host = Host("cpu")
         self.situation = Situation(self.host)
         self.blocks = False  # copies to the target wait, whatever was asked
@@ -112,6 +115,9 @@ class Translator:
         subclasses.notice(active=self.active)
         self.active = self.fills = False
         self._at_first_redirect = self._at_first_decision = None
+        with suppress(TorchDeviceWarning):  # `python -W error`: an end goes on, and the record is kept
+            self.aliases.look(self)
+        self.aliases.clear()
         self.settled.clear()
         self.override.reset()
         self.ledger.forget_places()

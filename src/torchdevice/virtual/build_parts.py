@@ -61,35 +61,76 @@ def install_storages(kind: str, lib: Library) -> None:
     original_resize = torch.UntypedStorage.resize_
     torch.UntypedStorage.resize_ = resize
     torch.UntypedStorage.__new__ = staticmethod(construct)
-    if kind == "cuda":
-        _share_between_processes(lib)
+    _share_between_processes(kind, lib)
     if kind == "mps":
         builds.StorageBase.mps = move  # torch.load asks for it by this name
 
 
-def _share_between_processes(lib: Library) -> None:
-    """CUDA's IPC handles: the bytes move into shared memory once, and every process maps the same ones."""
-    shared: dict[int, torch.UntypedStorage] = {}
+def _share_between_processes(kind: str, lib: Library) -> None:
+    """The bytes move into shared memory once, and every process maps the same ones, forked or spawned.
+
+    A virtual device's memory is the host's, so `share_memory_()` can do what it does for the CPU. CUDA's IPC handles
+    and the pickles of other devices are names of such memory.
+    """
+    original_share, original_is_shared = torch.UntypedStorage.share_memory_, torch.UntypedStorage.is_shared
+
+    def home_of(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        home: torch.UntypedStorage | None = storage.__dict__.get(_HOME)
+        if home is None:
+            home = builds.new_shared_memory(storage.nbytes())
+            home.copy_(storage.cpu())
+            lib.call("adopt", storage._cdata, home._cdata)
+            storage.__dict__[_HOME] = home
+        return home
+
+    def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> torch.UntypedStorage:
+        if self.device.type != kind:
+            return original_share(self, *args, **kwargs)
+        if self.nbytes():
+            home_of(self)
+        return self
+
+    def is_shared(self: torch.UntypedStorage) -> bool:
+        return original_is_shared(self) or _HOME in self.__dict__
 
     def share(self: torch.UntypedStorage) -> tuple[Any, ...]:
-        home = shared.get(self.data_ptr())
-        if home is None:
-            home = builds.new_shared_memory(self.nbytes())
-            home.copy_(self.cpu())
-            lib.call("adopt", self._cdata, home._cdata)
-            shared[self.data_ptr()] = home
-        return (self.device.index, builds.handle_of(home), self.nbytes(), 0, b"", 0, b"", False)
+        return (self.device.index, builds.handle_of(home_of(self)), self.nbytes(), 0, b"", 0, b"", False)
 
     def attach(cls: type, device: int, handle: tuple[Any, ...], size: int, *_: Any) -> torch.UntypedStorage:
-        home = builds.shared_memory_at(handle)
-        attached = new_storage(0, torch.device("cuda", device))
-        lib.call("adopt", attached._cdata, home._cdata)
-        return attached
+        return _attached(lib, kind, device, handle)
 
     def release(cls: type, *_: Any, **__: Any) -> None:
         """Shared memory counts its users itself."""
 
-    builds.share_between_processes(share, attach, release)
+    def reduced(storage: torch.UntypedStorage) -> tuple[Any, ...] | None:
+        if storage.device.type != kind or not storage.nbytes():
+            return None
+        return rebuild_shared, (kind, storage.device.index, builds.handle_of(home_of(storage)))
+
+    torch.UntypedStorage.share_memory_ = functools.wraps(original_share)(share_memory_)
+    torch.UntypedStorage.is_shared = functools.wraps(original_is_shared)(is_shared)
+    if kind == "cuda":
+        builds.share_between_processes(share, attach, release)
+    else:
+        _libraries[kind] = lib
+        builds.send_storages_by(reduced)
+
+
+_HOME = "_torchdevice_home"  # of a storage: the one on the CPU whose bytes it shows
+_libraries: dict[str, Library] = {}
+
+
+def rebuild_shared(kind: str, device: int, handle: tuple[Any, ...]) -> torch.UntypedStorage:
+    """A storage that another process has sent; pickles name this function."""
+    return _attached(_libraries[kind], kind, device, handle)
+
+
+def _attached(lib: Library, kind: str, device: int, handle: tuple[Any, ...]) -> torch.UntypedStorage:
+    home = builds.shared_memory_at(handle)
+    attached = new_storage(0, torch.device(kind, device))
+    lib.call("adopt", attached._cdata, home._cdata)
+    attached.__dict__[_HOME] = home
+    return attached
 
 
 # Of the types that every build names, those of CUDA: `Float` → float32.

@@ -1,0 +1,134 @@
+"""Memory that a program relies on being shared, or being apart, where a policy makes host and device one.
+
+Shared: an array and the tensor made of it. On an accelerator one is a copy of the other, so writes are lost: a copy
+that torch makes of a writable array costs a warning, and an array that is a copy cannot be written to. Apart: what
+`.cuda()` or `.cpu()` returns and what it was called on. Where both names mean one device they are one tensor.
+`Aliases` warns once per place if such a result is kept while its memory is written to.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from torchdevice._torch.core import RealTensor, contents_of, is_its_only_owner
+from torchdevice.errors import TorchDeviceWarning
+from torchdevice.ledger import Changed, Site
+
+if TYPE_CHECKING:
+    from torchdevice.translate.translator import Translator
+
+# Beyond this many calls a place is not watched any more, so that a long run pays nothing.
+WATCHED_CALLS = 100
+
+
+def is_writable(source: Any) -> bool:
+    """Whether a tensor that shares the memory of this object would see later writes to it."""
+    if isinstance(source, RealTensor):
+        return False
+    flags = getattr(source, "flags", None)
+    if flags is not None and hasattr(flags, "writeable"):
+        return bool(flags.writeable)
+    try:
+        return not memoryview(source).readonly
+    except TypeError:  # a list has no memory to share
+        return False
+
+
+def told_of_copy(api: str, given: object) -> tuple[str, str]:
+    """Why an array was copied, and the warning that says so."""
+    reason = f"memory of {given} cannot be shared with an array"
+    return reason, (
+        f"{api} shares memory on the CPU; here the tensor is on {given} (policy=accelerate), so it is a copy and later "
+        "writes to the array do not reach it.\n"
+        "Hint: --policy portable keeps it on the CPU; device='cpu:-1' does so for one call"
+    )
+
+
+@dataclass(slots=True)
+class _Alias:
+    """A tensor that a move returned as its own result."""
+
+    tensor: weakref.ref[Any]
+    contents: Any
+    references: int
+    owner: bool  # nothing else shares its memory
+    record: Changed
+
+
+class Aliases:
+    """Results of moves that are their own input, and whether a program would notice."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[CodeType, int], int] = {}
+        self._watched: dict[tuple[CodeType, int], list[_Alias]] = {}
+        self._told: set[Site] = set()
+
+    def note(
+        self, translator: Translator, tensor: Any, path: str, asked: object, given: object, depth: int = 1
+    ) -> None:
+        """A move at `depth` frames up returned `tensor` itself."""
+        frame = sys._getframe(depth + 1)
+        place = (frame.f_code, frame.f_lasti)
+        calls = self._calls.get(place, 0)
+        if calls >= WATCHED_CALLS:
+            return
+        self._calls[place] = calls + 1
+        if translator.roles[frame.f_code.co_filename].inner:
+            return
+        self.look(translator)
+        contents = contents_of(tensor)
+        if contents is None:
+            return
+        references = sys.getrefcount(tensor)
+        known = self._watched.setdefault(place, [])
+        for each in known:
+            if each.tensor() is tensor:
+                # Somebody holds an earlier result: there are more references than when this line first ran.
+                if references > each.references and contents != each.contents:
+                    self._tell(each, translator)
+                each.contents = contents
+                return
+        reason = f"{asked} and the device that it was on are both {given}"
+        site = Site(frame.f_code.co_filename, frame.f_lineno)
+        record = Changed(path, str(asked), "its input", reason, site)
+        known.append(_Alias(weakref.ref(tensor), contents, references, is_its_only_owner(tensor), record))
+
+    def look(self, translator: Translator) -> None:
+        """Tell of results that are still held, whose memory another tensor has and somebody wrote to."""
+        for place, known in list(self._watched.items()):
+            for each in known:
+                tensor = each.tensor()
+                if tensor is not None and not each.owner and contents_of(tensor) != each.contents:
+                    self._tell(each, translator)
+            self._watched[place] = [each for each in known if each.tensor() is not None]
+
+    def _tell(self, alias: _Alias, translator: Translator) -> None:
+        site = alias.record.site
+        if site in self._told:
+            return
+        self._told.add(site)
+        translator.ledger.enter(alias.record)
+        apart = (
+            "--policy portable keeps them apart"
+            if translator.host.accelerated
+            else "`run --virtual cuda` keeps them apart"
+        )
+        warnings.warn_explicit(
+            f"{alias.record.api} returned its own input, because {alias.record.reason}; that was written to, and the "
+            "result is still held. Where they are two devices it would be a copy.\n"
+            f"Hint: {apart}; .clone() makes a copy",
+            TorchDeviceWarning,
+            site.file,
+            site.line,
+        )
+
+    def clear(self) -> None:
+        """Watch nothing any more."""
+        self._calls.clear()
+        self._watched.clear()
+        self._told.clear()

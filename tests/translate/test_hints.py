@@ -1,0 +1,31 @@
+"""An error about devices that may come from a redirection ends with a hint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import torchdevice, write
+
+PROGRAMS = {
+    'x = torch.zeros(2)\nx + torch.zeros(2, device="meta")': True,
+    "x = torch.zeros(2)\nx.numpy()[:] = 1": True,
+    'torch.zeros(2, device="cpu")\nraise TypeError("expected a CPU tensor")': True,
+    'torch.zeros(2)\nraise RuntimeError("out of ideas")': False,
+    'torch.zeros(2)\nraise KeyError("device")': False,
+    'raise RuntimeError("wrong device")': False,
+}
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("code", PROGRAMS)
+def test_the_hint_names_the_policy_and_the_place(code: str, tmp_path: Path) -> None:
+    write(tmp_path, {"program.py": f"import torch\n{code}\n"})
+    done = torchdevice("run", "--virtual", "mps", "--policy", "accelerate", "program.py", cwd=tmp_path)
+    assert done.returncode == 1
+    said = 'policy=accelerate moved what was made on "cpu" or without a device to mps:0, first at '
+    assert (f"{said}{tmp_path}/program.py:2" in done.stderr) is PROGRAMS[code]
+    assert ("Hint: try --policy portable" in done.stderr) is PROGRAMS[code]
+    kept = torchdevice("run", "--virtual", "mps", "--policy", "portable", "program.py", cwd=tmp_path)
+    assert "Hint: try --policy portable" not in kept.stderr
