@@ -22,6 +22,7 @@ FALLBACKS = ("auto", "off", "cpu", "mlx,cpu")
 FLOAT64 = ("downcast", "cpu", "error")
 AUTO = "auto"
 POLICY_REASON = "TORCHDEVICE_POLICY_REASON"  # why `run` chose the policy, where it did
+RUN_CACHE = "TORCHDEVICE_RUN_CACHE"  # the cache's place as `run` found it: programs set XDG_CACHE_HOME for themselves
 PROFILE = "TORCHDEVICE_PROFILE"  # the switch of `run --profile`
 MAX_DEVICES = 64
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"  # CUDA's own
@@ -181,7 +182,7 @@ def _flag(variable: str, given: str) -> bool:
 
 def cache_folder() -> Path:
     """TORCHDEVICE_CACHE, or the place where this platform keeps what can be made again."""
-    if chosen := os.environ.get("TORCHDEVICE_CACHE"):
+    if chosen := os.environ.get("TORCHDEVICE_CACHE") or os.environ.get(RUN_CACHE):
         return Path(chosen).expanduser()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "torchdevice"

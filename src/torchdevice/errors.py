@@ -9,6 +9,7 @@
     ├── InterpreterUnsupported (RuntimeError) a sub-interpreter, or a free-threaded Python without its lock
     ├── CollectiveUnsupported (NotImplementedError)   a collective that the backend here has no way to do
     └── CudaOnlyError (NotImplementedError)   a feature of CUDA (or Metal) that no other device has
+        └── CudaExtensionRefused (OSError)    CUDA sources were to be compiled: torch without nvcc raises OSError
 
     TorchDeviceWarning (UserWarning)          something changes meaning, or a setting was ignored
 
@@ -52,6 +53,10 @@ class CollectiveUnsupported(TorchDeviceError, NotImplementedError):  # noqa: N81
 
 class CudaOnlyError(TorchDeviceError, NotImplementedError):
     """A feature was asked for that exists only on the hardware that the code was written for."""
+
+
+class CudaExtensionRefused(CudaOnlyError, OSError):  # noqa: N818
+    """CUDA sources were to be compiled. Programs with another way catch what torch raises without nvcc: OSError."""
 
 
 class TorchDeviceWarning(UserWarning):

@@ -67,6 +67,7 @@ class Profiler:
     def profile(self, fallbacks: Mapping[Fallback, FallbackTotals]) -> Profile:
         """What was measured so far. Without the timer, the figures of the fallbacks are all there is by operator."""
         operators: dict[tuple[str, str], Timed] = {}
+        half = 0.0
         if self._timer is None:
             for fallback, totals in fallbacks.items():
                 key = (fallback.operator, fallback.executor)
@@ -75,13 +76,15 @@ class Profiler:
             for row in self._timer.td_observed().decode().splitlines():
                 name, where, calls, nanoseconds = row.split("\t")
                 operators[name, where] = Timed(int(calls), int(nanoseconds) / 1e9)
-        return Profile(operators, dict(self._lines.figures), self._lines.seconds, self._missing)
+            half = self._timer.td_observed_half() / 1e9
+        return Profile(operators, dict(self._lines.figures), self._lines.seconds, self._missing, half)
 
 
 def _load(path: Path) -> ctypes.CDLL:
     timer = ctypes.CDLL(str(path))
     timer.td_observe_push.argtypes = [ctypes.c_char_p]
     timer.td_observed.restype = ctypes.c_char_p
+    timer.td_observed_half.restype = ctypes.c_int64
     return timer
 
 

@@ -28,7 +28,7 @@ from torchdevice.policy.resolve import Decision, parse, resolve
 from torchdevice.process import collector_resting, refuse_without_global_lock
 from torchdevice.reporting import log
 from torchdevice.reporting.collect import Counts, Report, added
-from torchdevice.translate import loading, subclasses
+from torchdevice.translate import imported, loading, subclasses
 from torchdevice.translate.engine import Applied, Replacement, apply
 from torchdevice.translate.operators import Kernels
 from torchdevice.translate.points import Replacements, Skip, resolve_path
@@ -151,6 +151,8 @@ class Session:
 
     def _steps(self, config: Config, host: Host) -> Iterator[Callable[[], object]]:
         """What goes with the replacements: each step, when it is done, gives its undo."""
+        assert self._applied is not None
+        yield imported.rebind(self._applied).undo
         if config.masquerade:
             masked, groups = self._masquerades(), self._process_groups()
             yield from masked.apply()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 import sys
@@ -105,6 +106,31 @@ def test_indices_that_are_not_there_are_folded(asked: Any) -> None:
         assert torch.cuda.current_device() == 0
     assert torch.cuda.get_device_name(asked)
     assert torch.cuda.memory_allocated(asked) >= 0
+
+
+@pytest.mark.parametrize("asked", [8, 9, "cuda:9", torch.device("cuda", 9)])
+def test_numbers_that_no_machine_has_are_refused_as_by_cuda(asked: Any) -> None:
+    for refused in (torch.cuda.set_device, torch.cuda.memory_allocated, torch.cuda.synchronize):
+        with pytest.raises(torch.AcceleratorError, match="CUDA error: invalid device ordinal"):
+            refused(asked)
+    for refused in (torch.cuda.get_device_properties, torch.cuda.get_device_name, torch.cuda.get_device_capability):
+        with pytest.raises(AssertionError, match="Invalid device id"):
+            refused(asked)
+    assert torch.cuda.current_device() == 0
+
+
+def test_a_search_for_the_last_device_finds_as_many_as_are_counted() -> None:
+    found = 0
+    with contextlib.suppress(AssertionError):
+        while torch.cuda.get_device_properties(found):
+            found += 1
+    assert found == torch.cuda.device_count()
+
+
+def test_as_many_numbers_as_local_processes_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "12")
+    torch.cuda.set_device(11)
+    assert torch.cuda.current_device() == 0
 
 
 def test_bad_devices_are_refused_as_by_torch() -> None:
@@ -403,6 +429,10 @@ def test_building_cuda_sources_is_refused_clearly() -> None:
         cpp_extension.load("name", sources=["kernel.cu"])
     with pytest.raises(torchdevice.CudaOnlyError, match="CppExtension"):
         cpp_extension.CUDAExtension("name", ["kernel.cu"])
+    with pytest.raises(OSError, match=r"the extension 'name' \(a/kernel.cu\); the device here is cpu"):
+        cpp_extension.load("name", [Path("a/kernel.cu"), "bind.cpp"])
+    with pytest.raises(RuntimeError, match="the extension 'name'; the device here is cpu"):
+        cpp_extension.load_inline("name", "", "__global__ void f() {}")
     torchdevice.deactivate()
     assert not torchdevice.is_patched("torch.utils.cpp_extension.load")
     assert cpp_extension.load.__module__ == "torch.utils.cpp_extension"

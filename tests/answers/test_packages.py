@@ -58,3 +58,42 @@ def test_a_program_under_run_ends_with_the_hint(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ModuleNotFoundError: No module named 'flash_attn'\ntorchdevice: flash_attn was imported" in done.stderr
     assert "\nHint: CUDA kernels; torch.nn.functional.scaled_dot_product_attention" in done.stderr
+
+
+def test_a_package_beside_the_program_is_the_programs_own(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"triton/__init__.py": "", "program.py": "import torch\nimport triton.language\n"})
+    done = torchdevice("run", "--target", "cpu", folder / "program.py")
+    assert done.returncode == 1
+    assert "ModuleNotFoundError: No module named 'triton.language'\n" in done.stderr
+    assert "Hint:" not in done.stderr
+
+
+@pytest.mark.parametrize("virtual", [(), ("--virtual", "cuda"), ("--virtual", "mps:real")], ids=["cpu", "cuda", "mps"])
+def test_a_missing_extension_is_explained_by_the_sources_beside_it_and_counted(
+    virtual: tuple[str, ...], tmp_path: Path
+) -> None:
+    modules = '[submodule "knn"]\n\tpath = sub/knn\n'
+    files = {"lib/draw.py": "import rasterizer_of_mine\n", "cuda/a.cu": "", ".gitmodules": modules}
+    folder = write(tmp_path, {**files, "program.py": "import torch\nimport lib.draw\n"})
+    done = torchdevice("run", "--policy", "portable", *virtual, folder / "program.py")
+    assert done.returncode == 1
+    assert (
+        "torchdevice: rasterizer_of_mine was imported, and is not available; the program comes with CUDA sources "
+        f"({Path('cuda/a.cu')}) and git submodules (sub/knn), and CUDA sources cannot be compiled"
+    ) in done.stderr
+    assert "\nHint: if rasterizer_of_mine is built from them" in done.stderr
+    assert "1 unsupported" in done.stderr.splitlines()[-1]
+
+
+def test_a_missing_module_of_a_program_without_such_sources_gets_no_hint(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"program.py": "import torch\nimport rasterizer_of_mine\n"})
+    done = torchdevice("run", "--target", "cpu", folder / "program.py")
+    assert "Hint:" not in done.stderr
+    assert "nothing was redirected" in done.stderr.splitlines()[-1]
+
+
+def test_a_listed_package_that_ended_a_program_is_counted(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"program.py": "import torch\nimport gsplat\n"})
+    done = torchdevice("run", "--target", "cpu", folder / "program.py")
+    assert "torchdevice: gsplat was imported" in done.stderr
+    assert "1 unsupported" in done.stderr.splitlines()[-1]

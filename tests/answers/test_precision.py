@@ -59,32 +59,91 @@ def test_the_table_is_torchs_own_list() -> None:
     expected = set(json.loads(done.stdout)) - {"__pow__"}
     expected -= set(map(base, dispatcher.kernels_under("AutocastCPU")))
     assert expected == (precision.WIDE | precision.WIDE_NORMS) & KNOWN
-    assert set(map(base, precision.overloads())) == (precision.WIDE | precision.SPELLED) & KNOWN
+    for names, _ in precision.RULES:
+        assert set(map(base, precision.overloads(names))) == names & KNOWN
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", NAMES)
-def test_in_float32_under_float16(name: str, active: None) -> None:
+def test_in_float32_under_a_reduced_dtype(name: str, dtype: torch.dtype, active: None) -> None:
     call = SPECIAL.get(name) or getattr(torch, name)
     x = torch.linspace(0.1, 0.9, 16).view(4, 4)
-    given = x.half().requires_grad_()
-    with torch.autocast("cuda", dtype=torch.float16):
+    given = x.to(dtype).requires_grad_()
+    with torch.autocast("cuda", dtype=dtype):
         found = call(given)
     assert found.dtype == torch.float32
-    torch.testing.assert_close(found, call(x.half().float()))
+    torch.testing.assert_close(found, call(x.to(dtype).float()))
     found.sum().backward()
     assert given.grad is not None
-    assert given.grad.dtype == torch.float16
+    assert given.grad.dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"pdist", "nuclear_norm", "frobenius_norm"}))
-def test_bfloat16_keeps_the_cpus_own_lists(name: str, active: None) -> None:
+def test_autocast_of_the_cpu_keeps_its_own_lists(name: str, dtype: torch.dtype, active: None) -> None:
     call = SPECIAL.get(name) or getattr(torch, name)
-    x = torch.linspace(0.1, 0.9, 16).view(4, 4).bfloat16()
+    x = torch.linspace(0.1, 0.9, 16).view(4, 4).to(dtype)
     plain = call(x)
-    with torch.autocast("cuda", dtype=torch.bfloat16):
+    with torch.autocast("cuda", dtype=dtype):
+        pass
+    with torch.autocast("cpu", dtype=dtype):
         found = call(x)
     assert found.dtype == plain.dtype
     torch.testing.assert_close(found, plain)
+
+
+# The rows of torch's own lists that CUDA's autocast casts, on virtual cuda and on a CPU, with two dtypes.
+COMPARED = """
+import json, sys, torch
+if sys.argv[1] == "cuda":
+    from torchdevice import virtual
+    virtual.install("cuda")
+else:
+    import torchdevice
+    torchdevice.activate(target="cpu", policy="portable")
+from torch.testing._internal.autocast_test_lists import AutocastTestLists
+lists = AutocastTestLists(torch.device("cpu"))
+names = "torch_fp32 torch_need_autocast_promote nn_fp32 methods_fp32 torch_fp16 torch_expect_builtin_promote".split()
+homes = (torch, torch._C._nn, torch.nn.functional, torch.Tensor)
+
+def given(value, dtype):
+    if isinstance(value, torch.Tensor):
+        return value.to(sys.argv[1]).to(dtype if value.dtype is torch.float16 else value.dtype)
+    return type(value)(given(each, dtype) for each in value) if isinstance(value, (tuple, list)) else value
+
+found = {}
+for name, args, *rest in (row for each in names for row in getattr(lists, each)):
+    function = next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+    if function is None or "cudnn" in name or not isinstance(args, tuple):
+        continue
+    for dtype in (torch.float16, torch.bfloat16):
+        with torch.autocast("cuda", dtype=dtype):
+            result = function(*given(args, dtype), **next((each for each in rest if isinstance(each, dict)), {}))
+        result = result[0] if isinstance(result, tuple) else result
+        found.setdefault(name, []).append(str(getattr(result, "dtype", type(result))))
+print(json.dumps(found))
+"""
+# Called by name by nobody but torch's own functions, which autocast knows.
+LEFT = {"_convolution", "convolution"}
+
+
+def test_dtypes_are_those_of_virtual_cuda_operator_by_operator() -> None:
+    runs = [python("-W", "ignore", "-c", COMPARED, kind) for kind in ("cuda", "cpu")]
+    assert [run.returncode for run in runs] == [0, 0], runs[0].stderr + runs[1].stderr
+    judge, found = (json.loads(run.stdout) for run in runs)
+    assert len(judge) > 60
+    assert {name: dtypes for name, dtypes in found.items() if name not in LEFT and dtypes != judge[name]} == {}
+
+
+def test_what_was_computed_under_bfloat16_can_be_given_to_numpy(active: None) -> None:
+    x = torch.full((2, 2), 0.5)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        assert torch.log(x @ x + 1).cpu().numpy().dtype == "float32"
+        with torch.autocast("cuda", enabled=False):
+            assert x.bfloat16().exp().dtype == torch.bfloat16
+        assert x.bfloat16().exp().dtype == torch.float32
+    assert x.bfloat16().exp().dtype == torch.bfloat16
+    assert not torch.is_autocast_enabled("cuda")
 
 
 def test_nothing_overflows_and_a_dtype_that_is_asked_for_stays(active: None) -> None:

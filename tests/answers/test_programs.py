@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -277,8 +278,12 @@ def test_reduce_overhead_looks_for_no_cuda_graphs() -> None:
 def test_profilers_that_are_told_of_cuda() -> None:
     activities = torch.profiler.ProfilerActivity
     for chosen in ([activities.CPU, activities.CUDA], [activities.CUDA]):
-        with torch.profiler.profile(activities=chosen) as profile:
-            torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # none says that CUDA is not available
+            profile = torch.profiler.profile(activities=chosen)
+            profile.start()
+        torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
+        profile.stop()
         assert "aten::" in profile.key_averages().table(sort_by="cuda_time_total", row_limit=5)
     if "use_cuda" in inspect.signature(torch.autograd.profiler.profile).parameters:  # up to 2.14
         with pytest.warns(UserWarning, match="CUDA"), torch.autograd.profiler.profile(use_cuda=True) as old:

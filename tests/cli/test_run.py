@@ -411,3 +411,22 @@ def test_bad_usage_is_one_line_and_status_2(words: list[str], capsys: pytest.Cap
     out, err = capsys.readouterr()
     assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("torchdevice run: ")
+
+
+def test_a_program_that_moves_the_cache_does_not_move_ours(tmp_path: Path) -> None:
+    program = (
+        "import os, sys\nos.environ['XDG_CACHE_HOME'] = sys.argv[1]\nimport torch\nprint(torch.ones(1).cuda().device)"
+    )
+    done = torchdevice("run", "--virtual", "cuda", "-c", program, tmp_path / "moved")
+    assert (done.returncode, done.stdout) == (0, "cuda:0\n")
+    assert not (tmp_path / "moved").exists()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_profile_says_so_where_float16_on_a_cpu_dominates(dtype: str, tmp_path: Path) -> None:
+    program = (
+        f"import torch\nx = torch.ones(256, 256, device='cuda', dtype=torch.{dtype})\nfor _ in range(20): x = x @ x"
+    )
+    done = torchdevice("run", "--target", "cpu", "--profile", "-c", program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Hint: float16 is slow on a CPU") == (dtype == "float16")

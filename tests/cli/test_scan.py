@@ -69,6 +69,24 @@ CONSTRUCTS = [
         "torch.utils.cpp_extension.CUDAExtension",
         "unsupported",
     ),
+    (
+        "from torch.utils.cpp_extension import BuildExtension, CUDAExtension",
+        "torch.utils.cpp_extension.CUDAExtension",
+        "unsupported",
+    ),
+    (
+        "from torch.utils.cpp_extension import CUDAExtension\nmake = CUDAExtension",
+        "torch.utils.cpp_extension.CUDAExtension",
+        "unsupported",
+    ),
+    ("x.type() == 'torch.cuda.FloatTensor'", 'comparison with "torch.cuda.FloatTensor"', "changed"),
+    ("x.type('torch.cuda.HalfTensor')", '.type("torch.cuda.HalfTensor")', "handled"),
+    ("x.__cuda_array_interface__['data']", ".__cuda_array_interface__", "unsupported"),
+    ("hasattr(x, '__cuda_array_interface__')", "__cuda_array_interface__", "changed"),
+    ("class Net(nn.Module):\n    def cuda(self): pass\nNet().cuda()", ".cuda()", "handled"),
+    ("class Batch:\n    def cuda(self): pass\nx = load(Batch)\nx.cuda()", ".cuda()", "handled"),
+    ("class Batch:\n    def cuda(self): pass\nx = Batch()\nx = f(x)\nx.cuda()", ".cuda()", "handled"),
+    ("class Batch:\n    def cuda(self):\n        self.x = self.x.cuda()", ".cuda()", "handled"),
     ("try:\n    import triton\nexcept ImportError:\n    triton = None", "import triton", "changed"),
 ]
 
@@ -88,6 +106,8 @@ NOTHING = [
     "from . import triton",
     "from .flash_attn import something",
     "torch.zeros(2, device='meta')",
+    "class Wires:\n    def cuda(self): pass\nw = Wires()\nw.cuda()\nWires().cuda()",
+    "class Wires(object):\n    def cuda(self): pass\n    def all(self): self.cuda()\ndef f(w: Wires): w.cuda()",
 ]
 
 
@@ -194,6 +214,45 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert main(["scan", str(tmp_path / "a.py"), "--fail-on", "changed"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("2 handled; should run as it is")
+
+
+RASTERIZER = "import torch\nfrom rasterizer_of_mine import draw\nimport helpers, lib.tools, json\nx.cuda()\n"
+
+
+@pytest.mark.parametrize(
+    ("beside", "ending"),
+    [
+        ({}, "1 handled; should run as it is"),
+        (
+            {".gitmodules": '[submodule "r"]\n\tpath = sub/rasterizer\n\turl = https://example.org/r\n'},
+            "1 handled, 1 unknown; cannot tell whether it runs, it needs rasterizer_of_mine",
+        ),
+        (
+            {"kernels/draw.cu": ""},
+            "1 handled, 1 unknown, 1 unsupported; the program stops where it reaches what cannot work",
+        ),
+        ({".gitmodules": "path = lib", "rasterizer_of_mine.py": ""}, "1 handled; should run as it is"),
+    ],
+)
+def test_what_neither_the_tree_nor_the_environment_has_is_told(
+    beside: dict[str, str], ending: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {"draw.py": RASTERIZER, "helpers.py": "", "lib/tools.py": "", **beside})
+    result = scan([tmp_path])
+    assert verdict(result).endswith(ending)
+    unknown = [each for each in result.found if each.group == "unknown"]
+    assert all("sub/rasterizer" in each.note or "draw.cu" in each.note for each in unknown)
+
+
+def test_a_guarded_import_of_what_is_missing_is_not_told(tmp_path: Path) -> None:
+    guarded = "try:\n    import rasterizer_of_mine\nexcept ImportError:\n    pass\nx.cuda()\n"
+    write(tmp_path, {"draw.py": guarded, ".gitmodules": "path = sub"})
+    assert verdict(scan([tmp_path])).endswith("1 handled; should run as it is")
+
+
+def test_a_package_beside_the_program_is_the_programs_own(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "import triton\nfrom apex import amp\n", "triton/__init__.py": "", "apex.py": ""})
+    assert scan([tmp_path]).found == []
 
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from torchdevice.reporting import html as html_report
 from torchdevice.reporting import json as json_report
 from torchdevice.reporting.collect import Context, Counts, Profile, Report, Timed
 from torchdevice.reporting.destinations import Destination
+from torchdevice.reporting.profile import operator_note
 from torchdevice.reporting.rewrites import suggestion
 
 CONTEXT = Context("cpu", "accelerate", "python train.py", {"torch": "2.13"}, 2, 1.5)
@@ -292,3 +293,18 @@ def test_counts_travel_between_processes(tmp_path: Path) -> None:
     assert spool.read(folder) == Counts(processes=0)
     with pytest.raises(FileNotFoundError):
         spool.write(folder, Counts(TOTALS))
+
+
+def test_the_summary_shows_a_way_to_everything_that_was_given() -> None:
+    asked = ["cuda", "cpu", "none given", "cuda:1", "xpu"]
+    totals = {Redirect("torch.zeros", each, "mps:0", "why", Site("a.py", n)): 9 for n, each in enumerate(asked)}
+    totals[Redirect("torch.distributed.init_process_group", "nccl", "gloo", "why", Site("a.py", 8))] = 1
+    assert Report.of(totals).summary().startswith("torchdevice: cpu → mps:0, cuda → mps:0, nccl → gloo · ")
+
+
+@pytest.mark.parametrize(("half", "said"), [(0.0, ""), (0.4, ""), (0.6, "took 60% of this time")])
+def test_float16_on_a_cpu_is_named_where_it_took_most_of_the_time(half: float, said: str) -> None:
+    profile = Profile({("aten::mm", "cpu"): Timed(1, 1.0)}, half_seconds=half / 2)
+    note = operator_note(profile + Profile({}, half_seconds=half / 2))
+    assert said in note
+    assert bool(note) == bool(said)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 import torchdevice
+from tests.virtual.harness import on
 
 METHODS = ("to", "new_zeros", "new_full", "new_tensor")
 
@@ -54,3 +55,40 @@ def test_what_is_not_in_the_table_keeps_its_class(early: bool, active: None) -> 
     torchdevice.activate()
     x = torch.ones(2).as_subclass(kind)
     assert type(x.to("cuda")) is type(x.to(torch.float64)) is type(x.new_zeros(3)) is kind
+
+
+class Watching(torch.Tensor):
+    seen: ClassVar[list[Any]] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.seen.append(func)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def shown_the_moves() -> None:
+    class Made(Watching):
+        """While active."""
+
+    x = torch.ones(2, device="cuda").as_subclass(Made)
+    for name in ("cpu", "cuda"):
+        plain = getattr(x.as_subclass(torch.Tensor), name)()
+        Watching.seen.clear()
+        moved = getattr(x, name)()
+        assert Watching.seen[0] is getattr(torch.Tensor, name)
+        assert type(moved) is Made
+        assert moved.device == plain.device
+    Watching.seen.clear()
+    assert x.cuda(0, non_blocking=True).tolist() == [1, 1]
+    assert Watching.seen[0] is torch.Tensor.cuda
+
+
+def test_a_move_is_shown_as_it_was_called(active: None) -> None:
+    shown_the_moves()
+
+
+@on("mps")
+def test_a_move_that_stays_on_the_accelerator_is_shown_as_it_was_called() -> None:
+    torchdevice.activate(policy="accelerate")
+    assert torch.ones(2).cpu().device.type == "mps"
+    shown_the_moves()

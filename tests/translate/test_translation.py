@@ -359,7 +359,13 @@ def test_generators_are_reproducible() -> None:
 
 def test_small_methods() -> None:
     x = torch.zeros(2, device="cuda")
+    assert not x.is_pinned()
     assert x.pin_memory() is x
+    assert x.is_pinned()
+    assert x[1:].is_pinned()
+    assert not x.clone().is_pinned()
+    assert torch.zeros(2, pin_memory=True).is_pinned()
+    assert not torch.zeros(2).to_sparse().is_pinned()
     assert x.get_device() == torch.get_device(x) == 0
     x.record_stream(torch.Stream(device="cuda"))
     assert torch.zeros(1, device=x.get_device()).device == CPU

@@ -151,3 +151,32 @@ expected = attend(query, key, value, attn_mask=mask)
 found = attend(query.to(device), key.to(device), value.to(device), attn_mask=mask.to(device))
 torch.testing.assert_close(found.cpu(), expected)
 """
+
+
+@on("cuda:2")
+def test_an_index_is_on_the_tensors_device_or_on_the_host() -> None:
+    x = torch.arange(4.0, device="cuda:0")
+    for where in ("cpu", "cuda:0"):
+        assert x[torch.tensor([2, 1], device=where)].tolist() == [2, 1]
+    index = torch.tensor([2, 1], device="cuda:1")
+    with pytest.raises(RuntimeError, match=r"on cpu or on the same device as the indexed tensor \(cuda:0\)"):
+        x[index]
+    with pytest.raises(RuntimeError, match=r"on cpu or on the same device as the indexed tensor \(cuda:0\)"):
+        x[index] = 1.0
+
+
+@on("cuda")
+def test_the_host_cannot_wait_for_what_is_being_captured() -> None:
+    x, pinned = torch.ones(2, device="cuda"), torch.empty(2, pin_memory=True)
+    for waits in (lambda: x.sum().item(), x.cpu, x.nonzero, lambda: torch.equal(x, x + 1), x.tolist):
+        refused = pytest.raises(RuntimeError, match="operation not permitted when stream is capturing")
+        with refused, torch.cuda.graph(torch.cuda.CUDAGraph()):
+            waits()
+        assert not torch.cuda.is_current_stream_capturing()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        pinned.copy_(x + 1, non_blocking=True)
+    x += 1
+    graph.replay()
+    assert pinned.tolist() == [3, 3]
+    assert x.sum().item() == 4

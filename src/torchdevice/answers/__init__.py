@@ -14,7 +14,7 @@
     accelerator  torch.accelerator on a host without one
     outside      names outside the namespaces that CUDA code uses with them
     failures     the target's errors in the classes and words that CUDA code looks for
-    precision    operators that autocast("cuda") computes in float32
+    precision    operators that autocast("cuda") casts and the CPU leaves alone
     packages     libraries that would load CUDA-only code, and get the truth
     lightning    Lightning's own checks and names of accelerators
 

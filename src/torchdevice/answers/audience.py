@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -12,6 +11,7 @@ from typing import Any
 
 from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.distributed import LAUNCHER
+from torchdevice.answers.packages import INSTALLED
 from torchdevice.answers.rows import TRUTH_PACKAGES, Row
 from torchdevice.ledger import Key, Simulated, simulations
 from torchdevice.translate.callers import user_frame
@@ -19,7 +19,6 @@ from torchdevice.translate.engine import dress
 from torchdevice.translate.translator import Translator
 
 _getframe = sys._getframe
-_INSTALLED = re.compile("/(?:site|dist)-packages/")
 _UNCOUNTED: Iterator[int] = itertools.repeat(0)
 
 
@@ -64,7 +63,7 @@ class Audience:
         return known
 
     def _reads_as_truthful(self, filename: str) -> bool:
-        installed = _INSTALLED.split(filename.replace(os.sep, "/"))[-1].removesuffix(".py")
+        installed = INSTALLED.split(filename.replace(os.sep, "/"))[-1].removesuffix(".py")
         if installed == LAUNCHER:  # counts devices to start a worker for each, which is the user's question
             return False
         if any(f"{installed}/".startswith(f"{package}/") for package in TRUTH_PACKAGES):

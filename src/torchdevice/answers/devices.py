@@ -8,6 +8,8 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
+import torch
+
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers.device import Device, Table, constant, nothing, system
 
@@ -16,6 +18,7 @@ from torchdevice.answers.device import Device, Table, constant, nothing, system
 CUDA_VERSION, CUDNN_VERSION = "12.8", 91002
 NCCL_VERSION = (2 << 32) | (27 << 16) | 3
 CAPABILITY = (8, 0)
+INVALID_DEVICE = 101  # cudaErrorInvalidDevice
 ARCHITECTURES = {"cuda": "sm_80", "xpu": "pvc"}
 
 
@@ -90,9 +93,40 @@ def _uuid(name: str, index: int) -> str:
     return f"00000000-0000-0000-{zlib.crc32(name.encode()) & 0xFFFF:04x}-{index:012d}"
 
 
+# Programs name the GPUs of the machine that they were written for, which has no more than so many. A program that
+# tries one number after the other until CUDA refuses must come to an end.
+FOLDED = 8
+
+
 def fold(index: int, count: int, current: int) -> int:
     """An index that the target does not have means the current device, as in the policy."""
+    if index >= max(count, FOLDED, int(os.environ.get("LOCAL_WORLD_SIZE") or 0)):
+        error = torch.AcceleratorError("CUDA error: invalid device ordinal")
+        error.error_code = INVALID_DEVICE
+        raise error
     return index if index < count else current
+
+
+# What describes a device, and from which number on it is refused where the target has fewer devices.
+DESCRIBING = {"get_device_properties": 0, "get_device_name": FOLDED, "get_device_capability": FOLDED}
+
+
+def refusing_numbers(describe: Callable[..., Any], device: Device, least: int) -> Callable[..., Any]:
+    """A function that describes a device, refusing a number that is beyond the count as torch's own does."""
+
+    def described(asked: Any = None) -> Any:
+        number, first = (asked, least) if isinstance(asked, int) else (_number_of(asked), FOLDED)
+        if number >= max(device.visible(), first):
+            raise AssertionError("Invalid device id")
+        return describe(asked)
+
+    return described
+
+
+def _number_of(asked: Any) -> int:
+    """The index of a device that was given as one or by its name; -1 where there is none."""
+    index = RealDevice(asked).index if isinstance(asked, (str, RealDevice)) else None
+    return -1 if index is None else int(index)
 
 
 def index_reader(device: Device) -> Callable[..., int]:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from torchdevice.answers.audience import Audience
+from torchdevice.answers.devices import INVALID_DEVICE
 from torchdevice.answers.real import Real
 from torchdevice.answers.rows import CUDA
 from torchdevice.translate.callers import user_frame
@@ -27,7 +28,6 @@ Undo = Callable[[], object]
 
 # Numbers that sys.monitoring leaves to tools of no fixed purpose.
 MONITORS = (3, 4)
-_INVALID_DEVICE = 101  # cudaErrorInvalidDevice
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def as_cuda_error(error: BaseException, target: str) -> RuntimeError | None:
         if row.raised is OutOfMemory:
             return OutOfMemory(f"CUDA out of memory. Tried to allocate {_readable(found['size'])}. {said}")
         made = Accelerator(f"CUDA error: invalid device ordinal. {said}")
-        made.error_code = _INVALID_DEVICE
+        made.error_code = INVALID_DEVICE
         return made
     return None
 

@@ -7,8 +7,9 @@ The rows are `OUTSIDE`; each names an adapter of this file. Settings that torch 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from torchdevice.answers import comm, devices
 from torchdevice.answers.audience import Audience
 from torchdevice.answers.device import constant
 from torchdevice.answers.rows import Kind, Row
-from torchdevice.errors import CudaOnlyError, explain_error
+from torchdevice.errors import CudaExtensionRefused, explain_error
 from torchdevice.translate.engine import Replacement, dress
 
 _getframe = sys._getframe
@@ -123,6 +124,17 @@ def cuda_activity(original: Any, path: str, row: Row, audience: Audience) -> Any
     return dress(__init__, original, path)
 
 
+def host_profiler(original: Any, path: str, row: Row, audience: Audience) -> Any:
+    """`torch.autograd.profiler.profile(use_device="cuda")`: CUDA's work runs here, and torch would warn without it."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if kwargs.get("use_device") == "cuda" and audience.translator.in_force:
+            kwargs["use_device"] = None
+        original(self, *args, **kwargs)
+
+    return dress(__init__, original, path)
+
+
 def quiet(result: Callable[[Any], Any]) -> Callable[..., Any]:
     """An adapter for a method that has nothing to do here."""
 
@@ -137,30 +149,45 @@ def quiet(result: Callable[[Any], Any]) -> Callable[..., Any]:
     return adapt
 
 
-def refusing_cuda_sources(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """Building an extension: CUDA sources cannot be compiled for the target, C++ ones can."""
+def refusing_cuda_sources(original: Any, path: str, row: Row, audience: Audience, always: bool = False) -> Any:
+    """Building an extension: CUDA sources cannot be compiled for the target, C++ ones can.
+
+    `always`: also while nothing is translated, for a device that stays.
+    """
+    signature = inspect.signature(original)
 
     def build(*args: Any, **kwargs: Any) -> Any:
-        texts = [each for value in (*args, *kwargs.values()) for each in _strings(value)]
-        asked = "CUDAExtension" in path or any(text.endswith((".cu", ".cuh")) for text in texts)
-        asked = asked or bool(kwargs.get("cuda_sources")) or bool(kwargs.get("with_cuda"))
-        if not (asked and audience.translator.in_force):
-            return original(*args, **kwargs)
-        audience.note(row, path)
-        raise CudaOnlyError(
-            explain_error(
-                f"{path} was asked to build CUDA sources",
-                f"the device here is {audience.target}, which cannot run them",
-                "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
-            )
-        )
+        if always or audience.translator.in_force:
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError:  # torch says it better
+                return original(*args, **kwargs)
+            given |= given.get("kwargs", {})
+            files = [file for file in _strings(given.get("sources")) if file.endswith((".cu", ".cuh"))]
+            if files or path.endswith("CUDAExtension") or given.get("cuda_sources") or given.get("with_cuda"):
+                audience.note(row, path)
+                raise cuda_sources_refused(path, audience.target, str(given.get("name", "")), files)
+        return original(*args, **kwargs)
 
     return dress(build, original, path)
 
 
+def cuda_sources_refused(path: str, target: str, name: str = "", files: Sequence[str] = ()) -> CudaExtensionRefused:
+    """Begins with torch's own words, which builders may look for."""
+    extension = f" of the extension {name!r}" if name else ""
+    return CudaExtensionRefused(
+        explain_error(
+            f"CUDA_HOME environment variable is not set, and {path} was asked to build CUDA sources{extension}"
+            + (f" ({', '.join(files)})" if files else ""),
+            f"the device here is {target}, which cannot run them",
+            "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
+        )
+    )
+
+
 def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
+    if isinstance(value, (str, os.PathLike)):
+        yield str(value)
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _strings(each)
@@ -245,6 +272,7 @@ OUTSIDE = (
     OutsideRow("torch.set_autocast_dtype", M, _STATE, autocast_state(0), truth=True),
     OutsideRow("torch.set_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True),
     OutsideRow("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
+    OutsideRow("torch.autograd.profiler.profile.__init__", M, "the CPU's activity is profiled", host_profiler),
     OutsideRow("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
     OutsideRow("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
     OutsideRow("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(comm.scatter_on_one)),

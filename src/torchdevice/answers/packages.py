@@ -5,13 +5,20 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import os
+import re
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torchdevice.answers.rows import TRUTH_PACKAGES
+from torchdevice.answers.rows import TRUTH_PACKAGES, Kind
 from torchdevice.errors import explain_error
+from torchdevice.ledger import Simulated, Site, simulations
 
 PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its path in plain PyTorch") | {
     "triton": "kernels for CUDA; write the operation in torch, or keep a torch path beside it",
@@ -30,8 +37,20 @@ PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its 
     "cudf": "RAPIDS needs CUDA",
     "cuml": "RAPIDS needs CUDA",
     "nvidia.dali": "NVIDIA's data loader; use torch.utils.data",
+    "diff_gaussian_rasterization": "CUDA kernels; a rasterizer in plain PyTorch does the same slowly",
+    "simple_knn": "CUDA kernels; torch.cdist and topk find the same neighbours",
+    "gsplat": "CUDA kernels; a rasterizer in plain PyTorch does the same slowly",
+    "nvdiffrast": "CUDA kernels; look for a rasterizer in plain PyTorch",
+    "tinycudann": "CUDA kernels; write the network and its encoding in torch",
+    "MinkowskiEngine": "CUDA kernels for sparse convolutions; look for a path in plain PyTorch",
+    "spconv": "CUDA kernels for sparse convolutions; look for a path in plain PyTorch",
 }
+SOURCES = (".cu", ".cuh")
+NAMED = 3  # how many sources or submodules a message names
+# A program may lie in somebody's home folder: the search for sources ends after so many folders.
+_FOLDERS = 2000
 
+INSTALLED = re.compile("/(?:site|dist)-packages/")
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
@@ -43,17 +62,99 @@ def package(name: str) -> tuple[str, str] | None:
     return None
 
 
+def is_installed(spec: importlib.machinery.ModuleSpec | None) -> bool:
+    """Whether a module is of the environment; a package of the same name beside a program is the program's own."""
+    folders = [spec.origin or "", *(spec.submodule_search_locations or ())] if spec is not None else []
+    return any(INSTALLED.search(f"{folder.replace(os.sep, '/')}/") for folder in folders)
+
+
+def _is_own(module: str) -> bool:
+    """Whether a module is loaded, from somewhere else than the environment."""
+    loaded = sys.modules.get(module.partition(".")[0])
+    return loaded is not None and not is_installed(loaded.__spec__)
+
+
+def submodules(folder: Path) -> list[str]:
+    """The git submodules that a repository's folder lists, whether they were fetched or not."""
+    file = folder / ".gitmodules"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return re.findall(r"^\s*path\s*=\s*(\S.*?)\s*$", text, re.MULTILINE)
+
+
+def cuda_sources(folder: Path) -> list[str]:
+    """CUDA sources below a folder."""
+    found: list[str] = []
+    for number, (place, folders, files) in enumerate(os.walk(folder)):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.relpath(os.path.join(place, name), folder) for name in files if name.endswith(SOURCES)]
+        if number >= _FOLDERS:
+            break
+    return sorted(found)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A package that ended a program, what is said about it, and the line of user code."""
+
+    package: str
+    text: str
+    site: Site
+
+
 def hint(error: BaseException, device: str) -> str:
     """What to do about an error that such a package raised, or that says that it is missing; empty for any other."""
-    if isinstance(error, ModuleNotFoundError):
-        found, what = package(error.name or ""), "was imported, and is not available"
-    else:
-        found, what = package(_raiser(error)), "failed"
-    if found is None:
-        return ""
-    name, note = found
-    asked = f"{name} {what}"
-    return explain_error(asked, f"the device here is {device}, and {name} computes by CUDA itself", note)
+    found = refusal(error, device)
+    return found.text if found is not None else ""
+
+
+def refusal(error: BaseException, device: str) -> Refusal | None:
+    """The same with the package and the place."""
+    lines = list(traceback.walk_tb(error.__traceback__))
+    missing = isinstance(error, ModuleNotFoundError)
+    module = (error.name or "") if isinstance(error, ModuleNotFoundError) else _raiser(error)
+    if not module or _is_own(module):
+        return None
+    users = [Site(frame.f_code.co_filename, line) for frame, line in lines if _is_users(frame.f_code.co_filename)]
+    site = users[-1] if users else Site("<unknown>", 0)
+    found = package(module)
+    if found is not None:
+        name, note = found
+        what = "was imported, and is not available" if missing else "failed"
+        decided = f"the device here is {device}, and {name} computes by CUDA itself"
+        return Refusal(name, explain_error(f"{name} {what}", decided, note), site)
+    if missing and lines and _is_users(lines[-1][0].f_code.co_filename):
+        return _built_from_sources(module.partition(".")[0], device, site)
+    return None
+
+
+def _built_from_sources(name: str, device: str, site: Site) -> Refusal | None:
+    """A package that nobody installed, in a program that comes with CUDA sources or git submodules."""
+    tree = _tree_of(Path(site.file))
+    parts = {"CUDA sources": cuda_sources(tree), "git submodules": submodules(tree)}
+    said = " and ".join(f"{what} ({listed(names)})" for what, names in parts.items() if names)
+    if not said:
+        return None
+    text = explain_error(
+        f"{name} was imported, and is not available",
+        f"the program comes with {said}, and CUDA sources cannot be compiled for the device here, {device}",
+        f"if {name} is built from them, look for its path in plain PyTorch; if it is not, install it",
+    )
+    return Refusal(name, text, site)
+
+
+def _tree_of(file: Path) -> Path:
+    """The repository that a file is in; without one, its folder."""
+    folders = file.absolute().parents
+    return next((each for each in folders if (each / ".git").exists() or (each / ".gitmodules").exists()), folders[0])
+
+
+def _is_users(file: str) -> bool:
+    return not INSTALLED.search(file.replace(os.sep, "/")) and os.path.isfile(file)
 
 
 def _raiser(error: BaseException) -> str:
@@ -65,12 +166,14 @@ def _raiser(error: BaseException) -> str:
 
 
 def hinting(show: Hook, device: str) -> Hook:
-    """A hook for exceptions that adds the hint to what `show` shows."""
+    """A hook for exceptions that adds the hint to what `show` shows, and counts it as unsupported."""
 
     def excepthook(kind: type[BaseException], value: BaseException, tb: TracebackType | None) -> None:
         show(kind, value, tb)
-        said = hint(value, device)
-        if said and sys.stderr is not None:
-            sys.stderr.write(f"torchdevice: {said}\n")
+        found = refusal(value, device)
+        if found is not None:
+            simulations.enter(Simulated(f"import {found.package}", Kind.UNSUPPORTED.value, device, found.site))
+            if sys.stderr is not None:
+                sys.stderr.write(f"torchdevice: {found.text}\n")
 
     return excepthook

@@ -1,13 +1,14 @@
-"""autocast("cuda") on a CPU: operators that CUDA's autocast computes in float32 and the CPU's does not.
+"""autocast("cuda") on a CPU: operators that CUDA's autocast casts and the CPU's leaves alone.
 
-float16 is what `autocast("cuda")` means without a dtype. Its largest number is 65504, so sums, powers and exponentials
-of activations would overflow. Normalisations with half-precision weights are refused by the CPU's kernels and work on
-CUDA. The kernels here act only while autocast is on for the CPU.
+CUDA computes sums, powers and exponentials in float32: the largest number of float16 is 65504, and NumPy has no
+bfloat16. It multiplies matrices and vectors in the dtype of autocast, and gives operators that take one dtype the
+widest of what they are given. Normalisations with half-precision weights are refused by the CPU's kernels and work on
+CUDA. The kernels here act only while autocast is on for the CPU and stands for an accelerator's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def _refused(values: tuple[Any, ...], weight: int) -> bool:
 def _norm_in_float32(operator: Callable[..., Any], weight: int, widened: bool) -> Callable[..., Any]:
     def norm(*args: Any) -> Any:
         with dispatcher.below_cpu_autocast():
-            if _refused(args, weight) or (widened and halves()):
+            if _refused(args, weight) or (widened and stands_for_accelerator()):
                 # Statistics are written in place by training: those stay the tensors that they are.
                 statistics = range(weight + 2, weight + 4) if weight == 1 else ()
                 args = tuple(
@@ -77,40 +78,83 @@ _NAMES = (
 )
 WIDE = frozenset(_NAMES.split())
 SPELLED = frozenset({"frobenius_norm", "linalg_matrix_norm", "linalg_vector_norm", "nuclear_norm"})
-_dtype_of = torch.get_autocast_dtype  # torch's own: replaced while active
+# What they expect in the dtype of autocast, of that what the CPU computes in another.
+LOWER = frozenset({"addmv", "addr", "mv", "gru_cell", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"})
+# What they expect in the widest dtype of its tensors, of that what the CPU refuses.
+PROMOTED = frozenset({"bilinear", "cross", "dot", "index_put", "scatter_add", "tensordot", "vdot"})
+_LISTS = ("cuda", "xpu")  # types whose autocast has these lists
+_dtype_of, _is_on = torch.get_autocast_dtype, torch.is_autocast_enabled  # torch's own: replaced while active
 
 
-def halves() -> bool:
-    """Whether autocast on the CPU computes in float16 at the moment."""
-    return _dtype_of("cpu") is torch.float16
+def stands_for_accelerator() -> bool:
+    """Whether autocast on the CPU stands for an accelerator's at the moment (`translate.adapters.autocast_enter`)."""
+    return any(map(_is_on, _LISTS))
 
 
-def overloads() -> list[str]:
-    """The operators in question, with their overloads: those that CUDA's autocast knows and the CPU's does not."""
+def overloads(names: frozenset[str]) -> list[str]:
+    """The operators of these names, with their overloads: those that CUDA's autocast knows and the CPU's does not."""
     own = set(dispatcher.kernels_under("AutocastCPU"))
     known = dispatcher.kernels_under("AutocastCUDA")
-    wide = WIDE | SPELLED
-    return [name for name in known if name not in own and name.partition("::")[2].partition(".")[0] in wide]
+    return [name for name in known if name not in own and name.partition("::")[2].partition(".")[0] in names]
 
 
-def _in_float32(operator: Callable[..., Any]) -> Callable[..., Any]:
+def _wide(values: list[RealTensor]) -> torch.dtype:
+    return torch.float32
+
+
+def _lower(values: list[RealTensor]) -> torch.dtype:
+    return _dtype_of("cpu")
+
+
+def _widest(values: list[RealTensor]) -> torch.dtype:
+    kinds = {value.dtype for value in values}
+    return kinds.pop() if len(kinds) == 1 else torch.float32
+
+
+RULES: tuple[tuple[frozenset[str], Callable[[list[RealTensor]], torch.dtype]], ...] = (
+    (WIDE | SPELLED, _wide),
+    (LOWER, _lower),
+    (PROMOTED, _widest),
+)
+
+
+def _casting(operator: Any, rule: Callable[[list[RealTensor]], torch.dtype]) -> Callable[..., Any]:
+    composite = dispatcher.has_kernel(dispatcher.name_of(operator), "CompositeImplicitAutograd")
+
     def kernel(*args: Any, **kwargs: Any) -> Any:
+        if composite and not stands_for_accelerator():
+            return operator.decompose(*args, **kwargs)  # the CPU's autocast knows its parts
         with dispatcher.below_cpu_autocast():
             # A dtype that was asked for is the answer's, whatever autocast would choose.
-            if halves() and not any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
-                args = tuple(value.float() if _is_half(value) else value for value in args)
+            if stands_for_accelerator() and not any(
+                isinstance(value, torch.dtype) for value in (*args, *kwargs.values())
+            ):
+                tensors = list(_to_cast(args))
+                if tensors:
+                    args = _cast(args, rule(tensors))
             return operator(*args, **kwargs)
 
     return kernel
 
 
-def _is_half(value: Any) -> bool:
-    return isinstance(value, RealTensor) and value.dtype is torch.float16
+def _to_cast(value: Any) -> Iterator[RealTensor]:
+    if isinstance(value, (tuple, list)):
+        for each in value:
+            yield from _to_cast(each)
+    elif isinstance(value, RealTensor) and value.is_floating_point() and value.dtype is not torch.float64:
+        yield value
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_cast(each, dtype) for each in value)
+    return value.to(dtype) if next(_to_cast(value), None) is not None else value
 
 
 def apply() -> Callable[[], None]:
     """Register the kernels; the returned function takes them away."""
     kernels = dispatcher.Registrations()
-    for name in overloads():
-        kernels.add(name, "AutocastCPU", _in_float32(dispatcher.find_operator(name)))
+    for names, rule in RULES:
+        for name in overloads(names):
+            kernels.add(name, "AutocastCPU", _casting(dispatcher.find_operator(name), rule))
     return kernels.undo

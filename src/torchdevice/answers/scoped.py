@@ -125,6 +125,8 @@ class Masquerade:
         answer = self.shadow.globals[home][name]
         if isinstance(original, type) or not callable(original):
             return answer
+        if name in devices.DESCRIBING:
+            answer = devices.refusing_numbers(answer, self._target, devices.DESCRIBING[name])
         return self._audience.answering(row, path, original, answer)
 
     def _refusal(self, row: Row, path: str, original: Any) -> Any:

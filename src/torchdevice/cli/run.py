@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 
 from torchdevice.cli.choosing import choose
 from torchdevice.cli.parsing import Parser
-from torchdevice.config import AUTO, FALLBACKS, FLOAT64, POLICIES, POLICY_REASON, PROFILE
+from torchdevice.config import AUTO, FALLBACKS, FLOAT64, POLICIES, POLICY_REASON, PROFILE, RUN_CACHE, cache_folder
 from torchdevice.errors import ConfigError
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destination, parse
 from torchdevice.reporting.spool import RUN, new_folder
@@ -131,6 +131,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
         "TORCHDEVICE_LOG_LEVEL": _LEVELS.get(min(options.v, 2)),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",  # torch's own switch for entry points such as ours
         RUN: new_folder(),
+        RUN_CACHE: os.path.abspath(cache_folder()),
         REPORT: _destinations(options),
         **(PROFILED if options.profile else {}),
     }

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torchdevice.answers.packages import SOURCES, listed
 from torchdevice.cli.parsing import Parser
-from torchdevice.cli.scanning.files import CUDA_SOURCES, sources, walk
-from torchdevice.cli.scanning.tables import CHANGED, HANDLED, SIMULATED, TITLES, UNSUPPORTED, Tables
+from torchdevice.cli.scanning.files import Tree, sources, walk
+from torchdevice.cli.scanning.tables import CHANGED, HANDLED, SIMULATED, TITLES, UNKNOWN, UNSUPPORTED, Tables
 from torchdevice.cli.scanning.visitor import Finding, findings
 from torchdevice.reporting.collect import columns, counted
 
@@ -70,16 +71,19 @@ def scan(roots: Iterable[Path], known: Tables | None = None) -> Scan:
     """Read all files below the roots, each once. `known`: for who scans again and again."""
     known = known or Tables()
     result = Scan()
-    for path in dict.fromkeys(path for root in roots for path in walk(root)):
+    roots = list(roots)
+    paths = list(dict.fromkeys(path for root in roots for path in walk(root)))
+    tree = Tree(roots, paths)
+    for path in paths:
         result.files += 1
-        if path.suffix in CUDA_SOURCES:
+        if path.suffix in SOURCES:
             note = "CUDA source: compiled by nvcc"
             result.found.append(Finding(str(path), None, 1, f"*{path.suffix} file", UNSUPPORTED, note))
             continue
         names: dict[str, str] = {}
         try:
             for source in sources(path):
-                result.found += findings(source, known, names)
+                result.found += findings(source, known, names, tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
             # Bad text is a ValueError, nesting beyond the parser's stack a MemoryError or a RecursionError.
             result.unreadable.append((str(path), str(error) or type(error).__name__))
@@ -125,6 +129,11 @@ def _summed(members: Sequence[Finding]) -> list[tuple[str, ...]]:
     return [(f"{len(same)} ×", construct, f"first at {same[0].place}") for construct, same in ordered]
 
 
+def _needed(result: Scan) -> list[str]:
+    constructs = [finding.construct for finding in result.found if finding.group == UNKNOWN]
+    return sorted({construct.removeprefix("import ") for construct in constructs})
+
+
 def verdict(result: Scan) -> str:
     """One line that promises no more than reading can know."""
     files = counted(result.files, "file")
@@ -136,6 +145,8 @@ def verdict(result: Scan) -> str:
         line = f"{files} read, {bound} bound to an accelerator: {', '.join(parts)}"
         if result.count(UNSUPPORTED):
             line += "; the program stops where it reaches what cannot work"
+        elif result.count(UNKNOWN):
+            line += f"; cannot tell whether it runs, it needs {listed(_needed(result))}"
         elif result.count(CHANGED):
             line += "; should run, look at what may mean something else"
         else:

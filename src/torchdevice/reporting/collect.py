@@ -34,12 +34,14 @@ class Profile:
     """Where the time went: by operator and the device that it ran on, and by line of user code.
 
     `seconds` is how long lines were sampled; `operators_missing` says why there is no time by operator, if so.
+    `half_seconds` is what operators with float16 on a CPU took.
     """
 
     operators: Mapping[tuple[str, str], Timed] = field(default_factory=dict)
     lines: Mapping[Site, Timed] = field(default_factory=dict)
     seconds: float = 0.0
     operators_missing: str = ""
+    half_seconds: float = 0.0
 
     def __add__(self, other: Profile) -> Profile:
         return Profile(
@@ -47,6 +49,7 @@ class Profile:
             added(self.lines, other.lines),
             self.seconds + other.seconds,
             self.operators_missing or other.operators_missing,
+            self.half_seconds + other.half_seconds,
         )
 
 
@@ -289,10 +292,10 @@ class Report:
         """One line: where things went, how many calls, at how many places, what ran elsewhere, what cannot work."""
         if self.empty:
             return "torchdevice: nothing was redirected"
-        ways: dict[str, None] = {}
+        ways: dict[str, str] = {}
         for row in self.of_kind(REDIRECTED):
-            ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}")
-        parts = [", ".join(list(ways)[:3])] if ways else []
+            ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}", row.given)
+        parts = [", ".join(_shown(ways))] if ways else []
         for kind in (REDIRECTED, SIMULATED, CHANGED):
             calls, places = self.count(kind)
             if calls or kind == REDIRECTED:
@@ -311,6 +314,14 @@ class Report:
         ]
         lines = [*(columns(table) if self.rows else ()), *(columns(elsewhere) if self.fallbacks else ())]
         return "\n".join([*lines, self.summary()])
+
+
+def _shown(ways: Mapping[str, str], most: int = 3) -> list[str]:
+    """The first ways, and for what no shown way leads to the first way there: `nccl → gloo` happens once a run."""
+    first = {given: way for way, given in reversed(list(ways.items()))}
+    others = [way for way in ways if way not in first.values()]
+    kept = {*first.values(), *others[: max(0, most - len(first))]}
+    return [way for way in ways if way in kept]
 
 
 def columns(table: list[tuple[str, ...]]) -> list[str]:
@@ -348,7 +359,7 @@ def _place(record: Record, calls: int) -> Place:
     api = record.api.removesuffix(".__init__").removesuffix(".__new__")  # as the user calls it
     if isinstance(record, Simulated):
         kind = UNSUPPORTED if record.kind == UNSUPPORTED else SIMULATED
-        space = record.api.split(".")[1]
+        space = record.api.split(".")[1] if record.api.startswith("torch.") else "cuda"  # `import flash_attn`
         if kind == UNSUPPORTED:
             return Place(record.site, kind, api, space, REFUSED, calls, f"{record.target} cannot do it")
         return Place(record.site, kind, api, space, record.target, calls, record.kind)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from torchdevice.reporting.collect import Context, Place, Report
-from torchdevice.reporting.profile import line_table, operator_table, took
+from torchdevice.reporting.profile import line_table, operator_note, operator_table, took
 from torchdevice.reporting.rewrites import PRELUDE, suggestion
 from torchdevice.reporting.text import short, size
 
@@ -81,6 +81,6 @@ def _profile_tables(report: Report) -> list[tuple[str, tuple[tuple[str, ...], li
     if profile is None:
         return []
     return [
-        ("Time by operator", operator_table(profile), profile.operators_missing),
+        ("Time by operator", operator_table(profile), operator_note(profile)),
         ("Time by line", line_table(profile, short), ""),
     ]

@@ -54,6 +54,7 @@ def _profile(profile: Profile) -> dict[str, Any]:
     return {
         "seconds": profile.seconds,
         "operators_missing": profile.operators_missing or None,
+        "float16_on_cpu_seconds": profile.half_seconds,
         "operators": [
             {"operator": name, "device": device, "calls": timed.calls, "seconds": timed.seconds}
             for name, figures in operator_rows(profile)

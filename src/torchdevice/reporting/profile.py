@@ -9,6 +9,7 @@ from torchdevice.ledger import Site
 from torchdevice.reporting.collect import Profile, Timed, added
 
 SHOWN = 15
+DOMINATES = 0.5
 Cells = list[tuple[str, ...]]
 
 
@@ -57,6 +58,15 @@ def operator_table(profile: Profile) -> tuple[tuple[str, ...], Cells]:
             )
         )
     return ("operator", "calls", *(f"on {place}" for place in places), "share"), cells
+
+
+def operator_note(profile: Profile) -> str:
+    """What is said below the operators: why there are none, or that most of their time has one cause."""
+    whole = sum(timed.seconds for timed in profile.operators.values())
+    if not profile.half_seconds or profile.half_seconds < whole * DOMINATES:
+        return profile.operators_missing
+    share = f"{profile.half_seconds / whole:.0%}" if whole else "all"
+    return f"Hint: float16 is slow on a CPU and took {share} of this time; bfloat16 or float32 is faster there"
 
 
 def line_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[str, ...], Cells]:

@@ -83,6 +83,7 @@ def _as_data(counts: Counts) -> dict[str, Any]:
             "lines": [[site.file, site.line, dataclasses.astuple(timed)] for site, timed in profile.lines.items()],
             "seconds": profile.seconds,
             "operators_missing": profile.operators_missing,
+            "half_seconds": profile.half_seconds,
         },
     }
 
@@ -101,6 +102,7 @@ def _from_data(data: dict[str, Any]) -> Counts:
             {_made(Site, (file, line)): _made(Timed, figures) for file, line, figures in profile["lines"]},
             _checked(float, profile["seconds"]),
             _checked(str, profile["operators_missing"]),
+            _checked(float, profile["half_seconds"]),
         )
         if profile is not None
         else None,

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from torchdevice.ledger import Site
 from torchdevice.reporting.collect import KINDS, Context, Report, columns
-from torchdevice.reporting.profile import line_table, operator_table, took
+from torchdevice.reporting.profile import line_table, operator_note, operator_table, took
 
 HEADINGS = ("API", "asked", "given", "calls", "places", "first place")
 FALLBACK_HEADINGS = ("operator", "ran on", "calls", "places", "time", "moved", "why", "first place")
@@ -107,7 +107,7 @@ def tables(report: Report) -> Iterator[Table]:
 
 def _profile(report: Report) -> Iterator[Table]:
     if report.profile is not None:
-        yield Table("Time by operator", *operator_table(report.profile), report.profile.operators_missing)
+        yield Table("Time by operator", *operator_table(report.profile), operator_note(report.profile))
         headings, rows = line_table(report.profile, short)
         yield Table("Time by line", headings, rows, "" if rows else "no line was seen running")
 

@@ -76,6 +76,8 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             kwargs["device"] = given
         if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, given):
             del kwargs["pin_memory"]
+            if path not in SHARING:
+                return marked_as_pinned(original(*args, **kwargs))
         if path in SHARING and given is not device and not kwargs.get("copy") and (device is None or _is_cpu(device)):
             _tell_of_copy(args, kwargs, path, given, translator)
         return original(*args, **kwargs)
@@ -232,6 +234,8 @@ def autocast_init(original: Function, path: str, translator: Translator) -> Func
                 dtype = torch.get_autocast_dtype(device_type)
             if is_accelerator(device_type):
                 vars(self)[_MEANS] = given
+                if given == "cpu":
+                    vars(self)[_STANDS_FOR] = device_type
             elif given in _casting.types and translator.caller() is Caller.USER:
                 # The program's accelerator and its CPU are one device, which is casting for the accelerator: a request
                 # for the CPU alone changes nothing there.
@@ -252,12 +256,24 @@ class _Casting(threading.local):
 
 _casting = _Casting()
 _MEANS = "_torchdevice_means"  # of an autocast that names an accelerator: the device that it casts for
+_STANDS_FOR = "_torchdevice_stands_for"  # where that is the CPU: the accelerator
+_WAS_ON = "_torchdevice_was_on"
 
 
 def autocast_enter(original: Function, path: str, translator: Translator) -> Function:
-    """Entering one that names an accelerator: requests for the CPU inside leave it as it is."""
+    """Entering one that names an accelerator: requests for the CPU inside leave it as it is.
+
+    One that casts on the CPU leaves the accelerator's switch on too. No tensor here is of that type, so torch casts
+    nothing for it. By the switch, which is the thread's and belongs to compiled code too, `answers.precision` knows
+    whose lists of operators count.
+    """
+    is_on, switch = torch.is_autocast_enabled, torch.set_autocast_enabled
 
     def __enter__(self: Any) -> Any:  # noqa: N807
+        asked = vars(self).get(_STANDS_FOR)
+        if asked is not None:
+            vars(self)[_WAS_ON] = is_on(asked)
+            switch(asked, self._enabled)
         entered = original(self)
         if _MEANS in vars(self):
             _casting.types.append(vars(self)[_MEANS])
@@ -268,10 +284,13 @@ def autocast_enter(original: Function, path: str, translator: Translator) -> Fun
 
 def autocast_exit(original: Function, path: str, translator: Translator) -> Function:
     """The way out of the same."""
+    switch = torch.set_autocast_enabled
 
     def __exit__(self: Any, *exception: Any) -> Any:  # noqa: N807
         if vars(self).get(_MEANS) in _casting.types:
             _casting.types.remove(vars(self)[_MEANS])
+        if _WAS_ON in vars(self):
+            switch(vars(self)[_STANDS_FOR], vars(self).pop(_WAS_ON))
         return original(self, *exception)
 
     return dress(__exit__, original, path)
@@ -504,10 +523,40 @@ def pin_memory(original: Function, path: str, translator: Translator) -> Functio
 
     def pin(self: Any, *args: Any, **kwargs: Any) -> Any:
         if translator.in_force and not can_pin(translator, self.device):
-            return self
+            return marked_as_pinned(self)
         return original(self, *args, **kwargs)
 
     return dress(pin, original, path)
+
+
+_PINNED = "_torchdevice_pinned"
+
+
+def marked_as_pinned(value: Any) -> Any:
+    """A tensor or storage whose memory says that it is pinned from now on: it is all that pinning would do for it."""
+    space = _space_of_memory(value)
+    if space is not None:
+        space[_PINNED] = True
+    return value
+
+
+def _space_of_memory(value: Any) -> dict[str, Any] | None:
+    """The attributes of a tensor's memory, which live as long as it does; None where there is none, as for sparse."""
+    try:
+        return vars(value.untyped_storage() if isinstance(value, RealTensor) else value)
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def is_pinned(original: Function, path: str, translator: Translator) -> Function:
+    """`.is_pinned()`: true of what was to be pinned and cannot be."""
+
+    def pinned(self: Any, *args: Any, **kwargs: Any) -> bool:
+        if translator.in_force and (_space_of_memory(self) or {}).get(_PINNED):
+            return True
+        return bool(original(self, *args, **kwargs))
+
+    return dress(pinned, original, path)
 
 
 def record_stream(original: Function, path: str, translator: Translator) -> Function:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 Function = Callable[..., Any]
@@ -34,6 +35,12 @@ class Applied:
     def paths(self) -> tuple[str, ...]:
         """The places that are replaced."""
         return tuple(replacement.path for replacement, _ in self._undo)
+
+    def functions(self) -> Iterator[tuple[Any, Any]]:
+        """Pairs of (original, replacement) of what modules hold and user code calls: functions and classes."""
+        for replacement, before in self._undo:
+            if isinstance(replacement.owner, ModuleType) and callable(before) and before is not replacement.value:
+                yield before, replacement.value
 
     def undo(self) -> tuple[str, ...]:
         """Restore everything that is still ours, last first; the paths that somebody else has replaced since."""

@@ -10,7 +10,7 @@ import torch
 from torchdevice._torch.core import RealDevice, RealTensor
 from torchdevice.translate.dtypes import blocking, narrowed
 from torchdevice.translate.engine import Function, dress, parameter_names
-from torchdevice.translate.subclasses import PLAIN, as_torch_sees_it
+from torchdevice.translate.subclasses import PLAIN, as_torch_sees_it, has_a_say, show, shown_again
 from torchdevice.translate.translator import Translator
 
 _ABSENT = object()
@@ -71,10 +71,16 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
 def move_to_cpu(original: Function, path: str, translator: Translator, to: Function) -> Function:
     """`.cpu()`: a request for the CPU, so it stays where it is when that request is redirected."""
 
+    shown = path == "torch.Tensor.cpu"
+
     def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = translator.translate("cpu", path, moving=True)
-        if given == "cpu":
-            return original(self, *args, **kwargs)
+        given = shown_again(self) if shown else None
+        if given is None:
+            given = translator.translate("cpu", path, moving=True)
+            if given == "cpu":
+                return original(self, *args, **kwargs)
+            if shown and has_a_say(self):
+                return show("cpu", given, self, args, kwargs)
         moved = to(self, *args, device=given, **kwargs)
         if moved is not self or not isinstance(self, RealTensor):
             return moved
@@ -110,8 +116,12 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
     """`.cuda()` and its kin: the method's name is the type, an argument may give the index."""
 
     accepted = _options_of_move(original)
+    shown = path == f"torch.Tensor.{kind}"
 
     def accelerate(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        where = shown_again(self) if shown else None
+        if where is not None:
+            return move(self, kind if device is None else device, where, args, kwargs)
         if not translator.in_force or len(args) > 1 or not kwargs.keys() <= accepted:  # the latter is refused by torch
             return original(self, device, *args, **kwargs)
         asked = kind if device is None else device
@@ -126,6 +136,11 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
             if moved is self and translator.fills and isinstance(self, RealTensor):
                 translator.aliases.note(translator, self, path, asked, given)
             return moved
+        if shown and has_a_say(self):
+            return show(kind, where, self, () if device is None else (device, *args), kwargs)
+        return move(self, asked, where, args, kwargs)
+
+    def move(self: Any, asked: Any, where: RealDevice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args:
             kwargs["non_blocking"] = args[0]
         if translator.blocks:
@@ -135,7 +150,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
         except (TypeError, RuntimeError) as refusal:
             return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
         if moved is self and isinstance(self, RealTensor):
-            translator.aliases.note(translator, self, path, asked, where)
+            translator.aliases.note(translator, self, path, asked, where, depth=2)
         return moved
 
     return dress(accelerate, original, path)

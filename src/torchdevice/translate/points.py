@@ -103,6 +103,7 @@ WRITTEN = (
     Point("torch.special.log_softmax", dtypes.with_dtype, when=NARROWING),
     Point(core.REBUILD_TENSOR, dtypes.rebuilt, when=NARROWING),
     Point("torch.Tensor.pin_memory", adapters.pin_memory),
+    Point("torch.Tensor.is_pinned", adapters.is_pinned),
     Point("torch.Tensor.record_stream", adapters.record_stream),
     Point("torch.Tensor.get_device", adapters.get_device),
     Point("torch.get_device", adapters.get_device),

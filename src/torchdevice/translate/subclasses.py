@@ -7,6 +7,7 @@ replacements when it filled its tables (`HANDLED[torch.Tensor.to]`), and is show
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -50,3 +51,36 @@ def as_torch_sees_it(original: Callable[..., Any], name: str) -> Callable[..., A
         return handle_torch_function(shown, (self,), self, *args, **kwargs)
 
     return call
+
+
+class _Decided(threading.local):
+    device: Any = None
+
+
+_decided = _Decided()
+
+
+def has_a_say(tensor: Any) -> bool:
+    """Whether a tensor's class has a `__torch_function__` and holds our replacements in its tables."""
+    kind = tensor.__class__
+    return kind not in PLAIN and has_torch_function((tensor,)) and not _older.get(kind)
+
+
+def show(name: str, device: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Show a class the method that was called, which has no argument for the device that was decided.
+
+    The class calls the method again, from torch's own code. What was decided for the user's line waits there.
+    """
+    _decided.device = device
+    try:
+        return handle_torch_function(getattr(torch.Tensor, name), (tensor,), tensor, *args, **kwargs)
+    finally:
+        _decided.device = None
+
+
+def shown_again(tensor: Any) -> Any:
+    """The device that was decided before a class was shown the method that runs now; None for any other call."""
+    if tensor.__class__ in PLAIN or _decided.device is None:
+        return None
+    device, _decided.device = _decided.device, None
+    return device

@@ -8,7 +8,9 @@ read back. Nothing here is undone: a virtual device stays for the life of its pr
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import importlib.machinery
 import sys
 from types import ModuleType
 from typing import Any
@@ -18,7 +20,11 @@ import torch
 from torchdevice._torch import builds
 from torchdevice._torch.core import legacy_tensor_types
 from torchdevice._torch.imports import when_imported
-from torchdevice.errors import explain_error
+from torchdevice.answers import outside
+from torchdevice.answers.audience import Audience
+from torchdevice.answers.packages import is_installed
+from torchdevice.translate.engine import apply
+from torchdevice.translate.translator import translator
 from torchdevice.virtual.library import Library
 
 
@@ -238,20 +244,20 @@ def _touches(kind: str, model: Any, inputs: Any) -> bool:
     return any(on_device(v) or (isinstance(v, str) and v.partition(":")[0] == kind) for v in values)
 
 
-def _hide_toolkit() -> None:
+def _hide_toolkit(kind: str) -> None:
     """Extension builders see no nvcc and take their own fallback; those that have none are told why."""
-    vars(sys.modules["torch.utils.cpp_extension"]).update(CUDA_HOME=None, CUDNN_HOME=None, _join_cuda_home=_no_toolkit)
+    module = sys.modules[outside.EXTENSIONS]
+    vars(module).update(CUDA_HOME=None, CUDNN_HOME=None, _join_cuda_home=_no_toolkit)
+    audience = Audience(translator)
+    audience.target = f"a virtual {kind}"
+    refusing = functools.partial(outside.refusing_cuda_sources, always=True)
+    rows = tuple(dataclasses.replace(row, adapter=refusing) for row in outside.BUILDERS)
+    apply(outside.replacements(rows, audience, lambda path: module))
 
 
 def _no_toolkit(*paths: str) -> str:
-    """In torch's class and first words, which builders may look for."""
-    raise OSError(
-        explain_error(
-            "CUDA_HOME environment variable is not set, and a CUDA extension was to be built",
-            "the cuda device here is a virtual one, which cannot run CUDA sources",
-            "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
-        )
-    )
+    """For builds that begin elsewhere, as `BuildExtension`."""
+    raise outside.cuda_sources_refused(outside.EXTENSIONS, "a virtual one")
 
 
 def _no_native_kernels() -> None:
@@ -263,8 +269,9 @@ def _no_native_kernels() -> None:
 
 
 def _hide_triton() -> None:
-    """Nobody who asks finds it: libraries that have a path beside it take that one."""
-    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
+    """Nobody who asks finds what is installed: libraries that have a path beside it take that one."""
+    if is_installed(importlib.machinery.PathFinder.find_spec("triton")):
+        sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
 
 def install_compilers(kind: str) -> None:
@@ -274,7 +281,7 @@ def install_compilers(kind: str) -> None:
     when_imported("torch._native", "", _no_native_kernels)
     builds.fuse_nothing_on_gpus()
     if kind == "cuda":
-        when_imported("torch.utils.cpp_extension", "", _hide_toolkit)
+        when_imported(outside.EXTENSIONS, "load_inline", functools.partial(_hide_toolkit, kind))
 
 
 C10D = "torch.distributed.distributed_c10d"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib.util
 import json
 import os
 import re
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from torchdevice.answers.packages import SOURCES, listed, submodules
+
 PYTHON, NOTEBOOK = (".py", ".pyi", ".pyw"), (".ipynb",)
-CUDA_SOURCES = (".cu", ".cuh")
 # Never anybody's source, whatever .gitignore says.
 SKIPPED = frozenset(
     {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".tox", ".mypy_cache", ".ruff_cache"}
@@ -33,6 +35,32 @@ class Source:
     file: str
     text: str
     cell: int | None = None
+
+
+class Tree:
+    """What the files that are read have of their own: modules by name, CUDA sources, git submodules."""
+
+    def __init__(self, roots: Sequence[Path], files: Sequence[Path]) -> None:
+        self._roots = [root if root.is_dir() else root.parent for root in roots]
+        self._names = {name for path in files for name in (path.stem, *path.parent.parts)}
+        cuda = [str(path) for path in files if path.suffix in SOURCES]
+        fetched = [name for root in self._roots for name in submodules(root)]
+        parts = {"CUDA sources": cuda, "git submodules": fetched}
+        self.comes_with = " and ".join(f"{what} ({listed(names)})" for what, names in parts.items() if names)
+
+    def has_beside(self, file: str, name: str) -> bool:
+        """Whether an import of `name` in a file finds something of the tree before what is installed."""
+        folders = [Path(file).parent, *self._roots]
+        return any((folder / name / "__init__.py").exists() or (folder / f"{name}.py").exists() for folder in folders)
+
+    def lacks(self, name: str) -> bool:
+        """Whether neither the tree nor the environment has a module."""
+        if name in self._names:
+            return False
+        try:
+            return importlib.util.find_spec(name) is None
+        except (ImportError, ValueError):  # a module that was made by hand
+            return False
 
 
 class Ignore:
@@ -142,7 +170,7 @@ def _is_wanted(entry: os.DirEntry[str], place: Path, rules: list[Ignore]) -> boo
     if is_folder:
         return not (path / "pyvenv.cfg").exists()
     # Reading a pipe or a device would wait for ever.
-    return entry.is_file(follow_symlinks=False) and path.suffix in (*PYTHON, *NOTEBOOK, *CUDA_SOURCES)
+    return entry.is_file(follow_symlinks=False) and path.suffix in (*PYTHON, *NOTEBOOK, *SOURCES)
 
 
 def sources(path: Path) -> Iterator[Source]:

@@ -21,11 +21,12 @@ from torchdevice.distributed import backends
 from torchdevice.policy.hosts import is_accelerator, this_host
 from torchdevice.translate.points import MODULE, TENSOR, all_points
 
-HANDLED, SIMULATED, CHANGED, UNSUPPORTED = "handled", "simulated", "changed", "unsupported"
+HANDLED, SIMULATED, CHANGED, UNKNOWN, UNSUPPORTED = "handled", "simulated", "changed", "unknown", "unsupported"
 TITLES = {
     HANDLED: "Handled by translation",
     SIMULATED: "Simulated",
     CHANGED: "Works, but may mean something else",
+    UNKNOWN: "Cannot be told from here",
     UNSUPPORTED: "Cannot work without CUDA",
 }
 
@@ -60,10 +61,15 @@ DTYPES = {
 }
 DOUBLE = "MPS has no float64: it becomes float32 there"
 TYPE_CHECK = "tensors tell the truth: the type is that of the device that is here"
+INTERFACE = "__cuda_array_interface__"
+INTERFACES = "an address in CUDA's memory, which nothing here can have"
+NO_INTERFACE = "tensors have none where CUDA is not the device"
+NEEDED = "neither the tree nor the environment has it, and the tree comes with {}: it may be built from those"
 GUARDED = "optional: the import is guarded, so the program has another way"
 
 NCCL = "torch.distributed.init_process_group"
 PATTERN_OF_DEVICE = r"(?:{types})(?::\d*)?"
+PATTERN_OF_TYPE = r"torch\.(?:{types})\.(?:sparse\.)?\w+Tensor"
 
 
 class Tables:
@@ -87,10 +93,13 @@ class Tables:
         self._neighbours = {row.path: Known(GROUPS[row.kind], row.answer) for row in OUTSIDE}
         types = "|".join(sorted(self.accelerators))
         self._device = re.compile(PATTERN_OF_DEVICE.format(types=types))
+        self._legacy_type = re.compile(PATTERN_OF_TYPE.format(types=types))
 
     def is_device(self, value: object) -> bool:
-        """Whether a constant names an accelerator, as torch would read it."""
-        return isinstance(value, str) and self._device.fullmatch(value) is not None
+        """Whether a constant names an accelerator, as torch would read it: a device, or a type of tensors on one."""
+        return isinstance(value, str) and (
+            self._device.fullmatch(value) is not None or self._legacy_type.fullmatch(value) is not None
+        )
 
     def is_point(self, path: str) -> bool:
         """Whether the runtime has a row for the object that user code calls by this path."""

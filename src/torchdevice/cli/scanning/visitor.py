@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchdevice.answers.packages import package
 from torchdevice.cli.scanning import tables
-from torchdevice.cli.scanning.files import Source
-from torchdevice.cli.scanning.tables import CHANGED, HANDLED, UNSUPPORTED, Known, Tables
+from torchdevice.cli.scanning.files import Source, Tree
+from torchdevice.cli.scanning.tables import CHANGED, HANDLED, UNKNOWN, UNSUPPORTED, Known, Tables
 
 DEVICE_KEYWORDS = ("device", "device_type", "map_location", "location", "t")
 
@@ -32,22 +33,79 @@ class Finding:
         return f"{self.file}{'' if self.cell is None else f'[{self.cell}]'}:{self.line}"
 
 
-def findings(source: Source, known: Tables, names: dict[str, str]) -> list[Finding]:
+def findings(source: Source, known: Tables, names: dict[str, str], tree: Tree | None = None) -> list[Finding]:
     """All constructs in a piece of Python, in the order of its lines. Raises SyntaxError.
 
-    `names` holds what was imported under which name, from one cell of a notebook to the next.
+    `names` holds what was imported under which name, from one cell of a notebook to the next. `tree`: what it is in.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes and the like are the business of whoever runs it
-        tree = ast.parse(source.text, source.file)
-    visitor = _Visitor(source, known, names)
-    visitor.visit(tree)
+        parsed = ast.parse(source.text, source.file)
+    visitor = _Visitor(source, known, names, tree or Tree((), ()), _Unrelated(parsed, known))
+    visitor.visit(parsed)
+    visitor.finish()
     return sorted(visitor.found, key=lambda finding: (finding.line, finding.construct))
 
 
+class _Unrelated:
+    """Classes of a file with a method named as a mover of torch's (`cuda`) that derive from nothing else.
+
+    An object is known to be of such a class by `self` in it, by the call that makes it, or by its name, where all that
+    the file assigns to the name is made by such a call.
+    """
+
+    def __init__(self, parsed: ast.AST, known: Tables) -> None:
+        nodes = list(ast.walk(parsed))
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef) and _derives_from_nothing(node)]
+        self._movers = {node.name: movers for node in classes if (movers := known.movers & _methods(node))}
+        self._selves = {
+            id(inner): node.name
+            for node in classes
+            if node.name in self._movers
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Name) and inner.id == "self"
+        }
+        bound = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        makers: dict[str, list[str]] = {}
+        for node in nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
+                makers.setdefault(_name(node.targets[0]), []).append(_name(node.value.func))
+            elif isinstance(node, ast.arg):
+                bound[node.arg] += 1
+                makers.setdefault(node.arg, []).append(_name(node.annotation))
+        self._variables = {
+            name: kinds[0] for name, kinds in makers.items() if len(kinds) == bound[name] and len({*kinds}) == 1
+        }
+
+    def has(self, receiver: ast.AST, method: str) -> bool:
+        """Whether an expression is an object of such a class."""
+        if isinstance(receiver, ast.Call):
+            kind = _name(receiver.func)
+        elif isinstance(receiver, ast.Name):
+            kind = self._selves.get(id(receiver)) or self._variables.get(receiver.id, "")
+        else:
+            return False
+        return method in self._movers.get(kind, ())
+
+
+def _derives_from_nothing(node: ast.ClassDef) -> bool:
+    return all(_name(base) == "object" for base in node.bases)
+
+
+def _methods(node: ast.ClassDef) -> set[str]:
+    return {each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+def _name(node: ast.AST | None) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 class _Visitor(ast.NodeVisitor):
-    def __init__(self, source: Source, known: Tables, names: dict[str, str]) -> None:
+    def __init__(self, source: Source, known: Tables, names: dict[str, str], tree: Tree, unrelated: _Unrelated) -> None:
         self.found: list[Finding] = []
+        self._tree = tree
+        self._unrelated = unrelated
+        self._unused: dict[str, ast.AST] = {}  # builders that were imported and are not named again so far
         self._source = source
         self._known = known
         self._names = names
@@ -77,15 +135,24 @@ class _Visitor(ast.NodeVisitor):
             said = self._known.of_namespace(path)
             if said is not None:
                 self._add(node, path, said)
+            elif path == tables.CUDA_EXTENSION:
+                self._unused[path] = node
             elif package(node.module) is None:
-                self._imported(node, path)
+                self._needs_cuda(node, path)
 
     def _imported(self, node: ast.AST, module: str) -> None:
+        top = module.partition(".")[0]
+        if not self._needs_cuda(node, module) and self._tree.comes_with and not self._guards and self._tree.lacks(top):
+            self._add(node, f"import {top}", Known(UNKNOWN, tables.NEEDED.format(self._tree.comes_with)))
+
+    def _needs_cuda(self, node: ast.AST, module: str) -> bool:
         row = package(module)
-        if row is not None:
-            name, note = row
-            known = Known(CHANGED, tables.GUARDED) if self._guards else Known(UNSUPPORTED, note)
-            self._add(node, f"import {name}", known)
+        if row is None or self._tree.has_beside(self._source.file, module.partition(".")[0]):
+            return False
+        name, note = row
+        known = Known(CHANGED, tables.GUARDED) if self._guards else Known(UNSUPPORTED, note)
+        self._add(node, f"import {name}", known)
+        return True
 
     def visit_Try(self, node: ast.Try) -> None:
         guarded = any(_catches_import_error(handler) for handler in node.handlers)
@@ -102,13 +169,15 @@ class _Visitor(ast.NodeVisitor):
         path = self._path(node.func)
         if path is not None and path.startswith("torch."):
             self._torch_call(node, path)
-        elif isinstance(node.func, ast.Attribute):
+        elif isinstance(node.func, ast.Attribute) and not self._unrelated.has(node.func.value, node.func.attr):
             self._method(node, node.func.attr)
         self.generic_visit(node)
 
     def _torch_call(self, node: ast.Call, path: str) -> None:
         if path in tables.BUILDER_PATHS:
             if path == tables.CUDA_EXTENSION or _has_cuda_sources(node):
+                self._told.add(id(node.func))
+                self._unused.pop(path, None)
                 self._add(node, path, Known(UNSUPPORTED, tables.CUDA_SOURCES))
         elif path == "torch.load" and len(node.args) < 2 and not any(k.arg == "map_location" for k in node.keywords):
             self._add(
@@ -156,6 +225,8 @@ class _Visitor(ast.NodeVisitor):
         if path is None:
             if node.attr.startswith("is_") and node.attr[3:] in self._known.accelerators:
                 self._add(node, f".{node.attr}", Known(CHANGED, tables.TYPE_CHECK))
+            elif node.attr == tables.INTERFACE:
+                self._add(node, f".{node.attr}", Known(UNSUPPORTED, tables.INTERFACES))
             self.generic_visit(node)
         elif path in tables.DTYPES:
             self._add(node, path, Known(CHANGED, tables.DTYPES[path]))
@@ -168,9 +239,17 @@ class _Visitor(ast.NodeVisitor):
             self._namespace(node, path)
 
     def _namespace(self, node: ast.AST, path: str) -> None:
+        if path == tables.CUDA_EXTENSION and id(node) not in self._told:
+            self._unused.pop(path, None)
+            self._add(node, path, Known(UNSUPPORTED, tables.CUDA_SOURCES))
         said = self._known.of_namespace(path)
         if said is not None:
             self._add(node, path, said)
+
+    def finish(self) -> None:
+        """What only the whole file tells."""
+        for path, node in self._unused.items():
+            self._add(node, path, Known(UNSUPPORTED, tables.CUDA_SOURCES))
 
     def visit_Compare(self, node: ast.Compare) -> None:
         sides = [node.left, *node.comparators]
@@ -185,6 +264,8 @@ class _Visitor(ast.NodeVisitor):
             return
         if self._known.is_device(node.value):
             self._add(node, f"the string {_shown(node)}", Known(HANDLED, "decided where it reaches torch"))
+        elif node.value == tables.INTERFACE:
+            self._add(node, tables.INTERFACE, Known(CHANGED, tables.NO_INTERFACE))
         elif (backend := self._known.backend(node.value)) is not None:
             self._add(node, f"the backend {_shown(node)}", backend)
         else:

@@ -163,6 +163,7 @@ void capture_end(int64_t graph);
 void capture_replay(int64_t graph);
 void capture_drop(int64_t graph);
 bool capturing();
+[[noreturn]] void refuse_to_wait();  // what CUDA says when the host is to wait for captured work
 void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from);
 void capture_copy(const Tensor& self, const Tensor& src);  // noted by the copy kernel, which is not boxed

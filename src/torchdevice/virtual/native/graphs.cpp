@@ -106,6 +106,11 @@ void capture_call(
 
 bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && !replaying && captured(); }
 
+void refuse_to_wait() {
+  TORCH_CHECK(false, "CUDA error: operation not permitted when stream is capturing");
+  std::abort();  // not reached
+}
+
 int64_t capture_begin() {
   TORCH_CHECK(!captured(), "CUDA error: a graph is being captured already");
   forget_closed();

@@ -81,6 +81,11 @@ void refuse_uneven(const Stack& stack, size_t base, OpRecord* record) {
       "[this issue](https://github.com/pytorch/pytorch/issues/96056)");
 }
 
+// Operators whose result the host waits for.
+bool waits(const std::string& name) {
+  return name == "aten::_local_scalar_dense" || name == "aten::nonzero" || name == "aten::equal";
+}
+
 void warn_fallback(const c10::OperatorHandle& op) {
   TORCH_WARN_ONCE(
       "The operator '", op.schema().operator_name(),
@@ -101,8 +106,12 @@ c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint
   if (v.isOptionalTensorList()) {
     // Index lists: tensors of the physical device are welcome in them.
     c10::List<std::optional<Tensor>> list;
-    for (const auto& t : v.toOptionalTensorVector())
+    for (const auto& t : v.toOptionalTensorVector()) {
+      TORCH_CHECK(
+          !t || !call.device || !is_virtual(*t) || t->device() == *call.device,
+          "indices should be either on cpu or on the same device as the indexed tensor (", *call.device, ")");
       list.push_back(t ? std::optional<Tensor>(call.enter(*t, a.name().c_str(), flags | kAnyDevice)) : std::nullopt);
+    }
     return list;
   }
   if (v.isList() && v.toListRef().size() && v.toListRef()[0].isTensorList()) {  // Tensor[][]: collectives
@@ -263,6 +272,7 @@ void run_boxed(
   Stack before;
   const bool noting = C10_UNLIKELY(capturing());
   if (noting) {
+    if (waits(schema.name())) refuse_to_wait();
     before.assign(stack->end() - static_cast<long>(n), stack->end());
     for (size_t i = 0; i < n; i++)
       if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite()) each_tensor(before[i], capture_touch);

@@ -75,8 +75,11 @@ Tensor& set_empty(Tensor& self) {
   return at::native::set_storage_cpu_(self, std::move(none), 0, {0}, {});
 }
 
-Tensor& copy_(Tensor& self, const Tensor& src, bool) {
+Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   COUNT("aten::copy_");
+  // The host waits for such a copy, unless it is one that goes on by itself.
+  if (C10_UNLIKELY(capturing() && !is_virtual(self)) && !(non_blocking && self.has_storage() && is_pinned(self.storage().data())))
+    refuse_to_wait();
   if (C10_UNLIKELY(capturing() && is_virtual(self))) capture_touch(self);
   const Tensor to = is_virtual(self) ? physical_alias(self) : self, from = is_virtual(src) ? physical_alias(src) : src;
   {

@@ -6,6 +6,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/DeviceType.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -57,15 +58,19 @@ struct Running : at::ObserverContext {
   int64_t started = 0;
   int64_t nested = 0;
   bool ran_elsewhere = false;
+  bool is_half = false;  // it has a float16 tensor, and all are on the CPU
 };
 
+std::atomic<int64_t> half_nanoseconds{0};
 thread_local Running* innermost = nullptr;
 thread_local std::vector<std::unique_ptr<Running>> pushed;
 
-c10::DeviceType device_of(const at::RecordFunction& function) {
+c10::DeviceType device_of(const at::RecordFunction& function, bool& is_half) {
   c10::DeviceType found = c10::DeviceType::CPU;
   auto look = [&](const at::Tensor& tensor) {
-    if (tensor.defined() && found == c10::DeviceType::CPU) found = tensor.device().type();
+    if (!tensor.defined() || found != c10::DeviceType::CPU) return;
+    found = tensor.device().type();
+    is_half = found == c10::DeviceType::CPU && (is_half || tensor.scalar_type() == at::kHalf);
   };
   for (const c10::IValue& value : function.inputs()) {
     if (value.isTensor()) {
@@ -100,7 +105,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
   if (name.starts_with("autograd::engine")) return nullptr;  // brackets around operators, no operator
   auto running = std::make_unique<Running>();
   running->name = function.name();
-  running->device = device_of(function);
+  running->device = device_of(function, running->is_half);
   enter(*running);
   return running;
 }
@@ -109,6 +114,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   auto* running = static_cast<Running*>(context);
   if (running == nullptr || innermost != running) return;  // began before us, or ended on another thread
   const int64_t own = leave(*running);
+  if (running->is_half) half_nanoseconds += own;
   Table& table = own_table();
   std::lock_guard<std::mutex> lock(table.mutex);
   auto& figures = table.figures[static_cast<int>(running->device)];
@@ -161,6 +167,9 @@ EXPORT int td_observe_pop() {
   pushed.pop_back();
   return 0;
 }
+
+// What operators with float16 on the CPU took of all that.
+EXPORT int64_t td_observed_half() { return half_nanoseconds; }
 
 // Rows of "operator\tdevice or label\tcalls\tnanoseconds".
 EXPORT const char* td_observed() {
