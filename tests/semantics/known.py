@@ -33,13 +33,17 @@ ROWS = [
         (
             "attributes.a_device_tells_its_name",
             "attributes.repr_of_a_device_tensor",
-            "checkpoints.the_location_that_a_function_is_told",
         ),
     ),
     Known(
         "design: a tensor is the target's own, and under accelerate tensors of the host are too",
         (*NOT_ON_CUDA, Mode("cuda", "accelerate")),
         ("attributes.is_cuda", "attributes.type_by_name"),
+    ),
+    Known(
+        "design: a device is the target's own, and under accelerate it is saved as the CPU",
+        (*NOT_ON_CUDA, Mode("cuda", "accelerate")),
+        ("checkpoints.the_location_that_a_function_is_told",),
     ),
     Known(
         "design: host and device are one, so a tensor of the one is a tensor of the other",
@@ -84,7 +88,7 @@ ROWS = [
         ("modules.an_encoder_in_evaluation",),
     ),
     Known(
-        "defect: arrays and tensors do not share memory",
+        "design: an accelerator and an array do not share memory: a warning, or an array that is read-only",
         ACCELERATED,
         (
             "numpy_sharing.a_host_tensor_follows_numpy",
@@ -97,7 +101,7 @@ ROWS = [
         ),
     ),
     Known(
-        "defect: a move between host and device gives the same tensor where both are the CPU",
+        "design: a move between host and device gives the same tensor where both are the CPU; a warning if it shows",
         ON_CPU,
         (
             "numpy_sharing.an_array_moved_to_the_device_is_a_copy",
@@ -109,48 +113,21 @@ ROWS = [
         ),
     ),
     Known(
-        "defect: a move to the device gives the same tensor where the tensor is there already",
+        "design: a move to the device gives the same tensor where it is there already, with a warning if it shows",
         ONE_DEVICE,
         ("spelling.a_moved_parameter_is_no_leaf", "transfers.cuda_is_a_copy", "transfers.to_the_device_is_a_copy"),
     ),
     Known(
-        "defect: shared memory of the host is not shared",
+        "torch: memory of an accelerator says that it is shared before it is",
         ACCELERATED,
-        ("processes.a_child_writes_into_shared_memory", "processes.a_shared_module", "processes.share_memory_is_told"),
+        ("processes.share_memory_is_told",),
     ),
     Known(
-        "defect: the state of the host's generator is not that of the generator that is drawn from",
-        ACCELERATED,
-        ("checkpoints.random_states_are_saved", "rng.random_module_states", "rng.the_state_of_the_host_comes_back"),
-    ),
-    Known(
-        "defect: a state that was loaded lies on the device",
-        (Mode("cuda", "accelerate"),),
-        ("checkpoints.random_states_come_back_mapped_to_the_host", "checkpoints.the_states_of_all_devices_are_saved"),
-    ),
-    Known(
-        "defect: autocast of the CPU and of the device are one switch",
-        ONE_DEVICE,
-        ("amp.the_host_disabled_inside_the_device",),
-    ),
-    Known(
-        "defect: is_pinned is False",
-        (*NOT_ON_CUDA, Mode("cuda", "accelerate")),
-        ("attributes.pinned", "data.pinned_batches_say_so"),
-    ),
-    Known(
-        "defect: a class of tensors of the host refuses a tensor that was redirected",
-        ACCELERATED,
-        ("attributes.a_float_tensor_of_a_tensor",),
-    ),
-    Known("defect: the operator is missing", ON_MPS + ON_CUDA, ("complex_and_fft.kaiser_window",)),
-    Known("defect: strided nested tensors are refused", ON_MPS, ("sparse_and_nested.nested_strided",)),
-    Known("defect: torch refuses foreach=True on MPS", ON_MPS, ("optim.clipping_by_norm_foreach",)),
-    Known(
-        "defect: properties of a device that is not there are answered",
+        "defect: batches of DataLoader(pin_memory=True) do not say that they are pinned",
         NOT_ON_CUDA,
-        ("cuda_queries.properties_of_a_device_that_is_not_there",),
+        ("data.pinned_batches_say_so",),
     ),
+    Known("defect: strided nested tensors are refused", ON_MPS, ("sparse_and_nested.nested_strided",)),
     Known(
         "defect: __torch_function__ is given torch's function, and the program's name is that of the replacement",
         EVERYWHERE,
@@ -161,8 +138,6 @@ ROWS = [
         EVERYWHERE,
         ("subclasses.a_function_mode_sees_cuda",),
     ),
-    Known("defect: .cuda() of a packed sequence is given None", (Mode("cuda", "portable"),), ("spelling.packed",)),
-    Known("defect: __torch_function__ sees .cpu() as .to()", ACCELERATED, ("subclasses.table_cpu",)),
 ]
 
 

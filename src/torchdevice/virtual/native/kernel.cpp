@@ -108,7 +108,7 @@ c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint
     c10::List<std::optional<Tensor>> list;
     for (const auto& t : v.toOptionalTensorVector()) {
       TORCH_CHECK(
-          !t || !call.device || !is_virtual(*t) || t->device() == *call.device,
+          !t || !t->defined() || !call.device || !is_virtual(*t) || t->device() == *call.device,
           "indices should be either on cpu or on the same device as the indexed tensor (", *call.device, ")");
       list.push_back(t ? std::optional<Tensor>(call.enter(*t, a.name().c_str(), flags | kAnyDevice)) : std::nullopt);
     }
