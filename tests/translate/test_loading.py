@@ -24,7 +24,10 @@ def test_a_tensor_that_holds_another(location: Any, active: None) -> None:
     assert loaded.held.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("location", [None, "cuda", {"cpu": "cuda:1"}, lambda storage, location: None], ids=str)
+LOCATIONS = {"none": None, "name": "cuda", "table": {"cpu": "cuda:1"}, "function": lambda storage, location: None}
+
+
+@pytest.mark.parametrize("location", LOCATIONS.values(), ids=LOCATIONS)
 def test_a_package(location: Any, active: None, tmp_path: Path) -> None:
     with PackageExporter(tmp_path / "package.pt") as exporter:
         exporter.save_pickle("model", "weights.pkl", {"w": torch.ones(2)})
