@@ -57,6 +57,7 @@ def test_the_list_is_whole() -> None:
         "td_observe_push",
         "td_observe_pop",
         "td_observed",
+        "td_observed_half",
     }
 
 

@@ -144,3 +144,16 @@ def test_mixed_precision_on_cuda() -> None:
 @on("mps")
 def test_mixed_precision_on_mps() -> None:
     mixed_precision("mps")
+
+
+@on("cuda")
+def test_rms_norm_trains_as_on_the_cpu() -> None:
+    """In a build for CUDA torch calls an operator for its gradient that only GPUs have."""
+    grown = {}
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        norm, x = nn.RMSNorm(8), torch.randn(3, 8)
+        norm, x = norm.to(device), x.to(device).requires_grad_()
+        norm(x).square().sum().backward()
+        grown[device] = [x.grad.cpu(), norm.weight.grad.cpu()]
+    torch.testing.assert_close(grown["cuda"], grown["cpu"])

@@ -203,6 +203,17 @@ class Registrations:
             self._libraries.popitem()[1]._destroy()
 
 
+def decomposition_of(name: str) -> Callable[..., Any]:
+    """An operator from simpler ones, as torch's compiler takes it apart. Expiry: a public table of decompositions."""
+
+    def decomposed(*args: Any) -> Any:
+        from torch._decomp import decomposition_table  # slow to load, and few programs need it
+
+        return decomposition_table[find_operator(name)](*args)
+
+    return decomposed
+
+
 def native_kernel(name: str, key: str) -> Any:
     """The kernel that stands under a key right now, to be called after it was replaced there.
 

@@ -18,6 +18,7 @@ _ABSENT = object()
 
 def convert_to(original: Function, path: str, translator: Translator) -> Function:
     """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
+    aliases = translator.aliases
     settled = translator.settled
     seen = as_torch_sees_it(original, "to") if path == "torch.Tensor.to" else original
 
@@ -31,8 +32,8 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             try:
                 if not args and not kwargs:
                     moved = original(self, asked)
-                    if moved is self and translator.fills and isinstance(asked, (str, RealDevice)):
-                        translator.aliases.note(translator, self, path, asked, asked)
+                    if moved is self and translator.fills and aliases.watching and isinstance(asked, (str, RealDevice)):
+                        aliases.note(translator, self, path, asked, asked)
                     return moved
                 if translator.blocks:
                     args, kwargs = blocking(args, kwargs)
@@ -53,8 +54,8 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
         if given is device or moved is not self or not isinstance(self, RealTensor):
             return moved
         kept = kept_apart(self) if str(device).startswith("cpu") else self
-        if kept is self:
-            translator.aliases.note(translator, self, path, device, given, depth=2)
+        if kept is self and aliases.watching:
+            aliases.note(translator, self, path, device, given, depth=2)
         return kept
 
     def converted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -71,6 +72,7 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
 def move_to_cpu(original: Function, path: str, translator: Translator, to: Function) -> Function:
     """`.cpu()`: a request for the CPU, so it stays where it is when that request is redirected."""
 
+    aliases = translator.aliases
     shown = path == "torch.Tensor.cpu"
 
     def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -85,8 +87,8 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
         if moved is not self or not isinstance(self, RealTensor):
             return moved
         kept = kept_apart(self)
-        if kept is self:
-            translator.aliases.note(translator, self, path, "cpu", given)
+        if kept is self and aliases.watching:
+            aliases.note(translator, self, path, "cpu", given)
         return kept
 
     return dress(cpu, original, path)
@@ -94,11 +96,14 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
 
 def stay_on_cpu(original: Function, path: str, translator: Translator) -> Function:
     """`Tensor.cpu()` where there is only the CPU: torch's own. A result that a program takes for a copy is watched."""
+    aliases = translator.aliases
 
     def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
         moved = original(self, *args, **kwargs)
-        if moved is self and translator.places:  # something became the CPU that was an accelerator in the program
-            translator.aliases.note(translator, self, path, "cpu", "cpu")
+        if (
+            moved is self and aliases.watching and translator.places
+        ):  # something became the CPU that was an accelerator in the program
+            aliases.note(translator, self, path, "cpu", "cpu")
         return moved
 
     return dress(cpu, original, path)
@@ -115,6 +120,7 @@ def kept_apart(self: Any) -> Any:
 def move_to_accelerator(original: Function, path: str, translator: Translator, to: Function, kind: str) -> Function:
     """`.cuda()` and its kin: the method's name is the type, an argument may give the index."""
 
+    aliases = translator.aliases
     accepted = _options_of_move(original)
     shown = path == f"torch.Tensor.{kind}"
 
@@ -133,8 +139,8 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
             where = device if given is asked else given
             given_first = () if where is None and not args else (where,)  # a packed sequence takes no None
             moved = original(self, *given_first, *args, **kwargs)
-            if moved is self and translator.fills and isinstance(self, RealTensor):
-                translator.aliases.note(translator, self, path, asked, given)
+            if moved is self and translator.fills and aliases.watching and isinstance(self, RealTensor):
+                aliases.note(translator, self, path, asked, given)
             return moved
         if shown and has_a_say(self):
             return show(kind, where, self, () if device is None else (device, *args), kwargs)
@@ -150,7 +156,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
         except (TypeError, RuntimeError) as refusal:
             return narrowed(refusal, to, (self,), {"device": where, **kwargs}, path, translator)
         if moved is self and isinstance(self, RealTensor):
-            translator.aliases.note(translator, self, path, asked, where, depth=2)
+            aliases.note(translator, self, path, asked, where, depth=2)
         return moved
 
     return dress(accelerate, original, path)

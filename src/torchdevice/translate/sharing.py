@@ -22,8 +22,9 @@ from torchdevice.ledger import Changed, Site
 if TYPE_CHECKING:
     from torchdevice.translate.translator import Translator
 
-# Beyond this many calls a place is not watched any more, so that a long run pays nothing.
+# Beyond this many calls a place is not watched any more, and beyond so many in all none is: a long run pays nothing.
 WATCHED_CALLS = 100
+WATCHED_IN_ALL = 2000
 
 
 def is_writable(source: Any) -> bool:
@@ -64,6 +65,8 @@ class Aliases:
     """Results of moves that are their own input, and whether a program would notice."""
 
     def __init__(self) -> None:
+        self.watching = True  # asked before `note`
+        self._noted = 0
         self._calls: dict[tuple[CodeType, int], int] = {}
         self._watched: dict[tuple[CodeType, int], list[_Alias]] = {}
         self._told: set[Site] = set()
@@ -74,6 +77,8 @@ class Aliases:
         """A move at `depth` frames up returned `tensor` itself."""
         frame = sys._getframe(depth + 1)
         place = (frame.f_code, frame.f_lasti)
+        self._noted += 1
+        self.watching = self._noted < WATCHED_IN_ALL
         calls = self._calls.get(place, 0)
         if calls >= WATCHED_CALLS:
             return
@@ -128,7 +133,8 @@ class Aliases:
         )
 
     def clear(self) -> None:
-        """Watch nothing any more."""
+        """Begin anew."""
+        self.watching, self._noted = True, 0
         self._calls.clear()
         self._watched.clear()
         self._told.clear()

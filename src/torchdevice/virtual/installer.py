@@ -92,6 +92,7 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
     capacity = limit or physical_memory()
     library.call("init", device, count, DENIED_DTYPES.get(device, ""), limit, capacity)
     refused = _register(library, device, support)
+    _decompose(device)
     install_answers(device, Virtual(device, count, library, capacity, limit))
     _install_the_rest(device, library)
     self_test(device, count)
@@ -195,6 +196,17 @@ def _check_no_real_device(device: str) -> None:
                 f"use the real device, or {hiding.get(device, 'run on a machine without it')}.",
             )
         )
+
+
+# Operators that torch calls on a GPU alone, so that the CPU has neither a kernel nor a composite for them.
+DECOMPOSED = ("aten::_fused_rms_norm_backward",)
+_decomposed = dispatcher.Registrations()  # kernels end with the last reference to them; a virtual device stays
+
+
+def _decompose(device: str) -> None:
+    for name in DECOMPOSED:
+        if dispatcher.find_operator(name) is not None and not dispatcher.runs_on(name, "CPU"):
+            _decomposed.add(name, dispatcher.backend_key(device), dispatcher.decomposition_of(name))
 
 
 def _register(library: Library, device: str, support: Support) -> frozenset[tuple[str, str]]:

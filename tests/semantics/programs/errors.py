@@ -16,7 +16,7 @@ _DEVICES = {
 
 
 def _text(error):
-    line = str(error).split("\n")[0]
+    line = str(error).split("\n")[0].replace("device=torch.device", "device=str")  # up to 2.12 the class is named
     for name, general in _DEVICES.items():
         line = line.replace(name, general)
     return line
