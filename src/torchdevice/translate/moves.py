@@ -51,7 +51,7 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
         if given is not device and by_name:
             kwargs["device"] = given
         moved = converted(self, () if by_name else (given, *args), kwargs)
-        if given is device or moved is not self or not isinstance(self, RealTensor):
+        if moved is not self or given is device or not isinstance(self, RealTensor):
             return moved
         kept = kept_apart(self) if str(device).startswith("cpu") else self
         if kept is self and aliases.watching:
