@@ -16,8 +16,11 @@ from torchdevice.translate.translator import Translator
 _ABSENT = object()
 
 
-def convert_to(original: Function, path: str, translator: Translator) -> Function:
-    """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass."""
+def convert_to(original: Function, path: str, translator: Translator, fills: bool = False) -> Function:
+    """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass.
+
+    `fills`: tensors of the program's CPU are on the target, so that a move to it may have nothing to do.
+    """
     aliases = translator.aliases
     settled = translator.settled
     seen = as_torch_sees_it(original, "to") if path == "torch.Tensor.to" else original
@@ -31,8 +34,10 @@ def convert_to(original: Function, path: str, translator: Translator) -> Functio
             # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
             try:
                 if not args and not kwargs:
+                    if not fills:
+                        return original(self, asked)
                     moved = original(self, asked)
-                    if moved is self and translator.fills and aliases.watching and isinstance(asked, (str, RealDevice)):
+                    if moved is self and aliases.watching and isinstance(asked, (str, RealDevice)):
                         aliases.note(translator, self, path, asked, asked)
                     return moved
                 if translator.blocks:
@@ -97,12 +102,13 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
 def stay_on_cpu(original: Function, path: str, translator: Translator) -> Function:
     """`Tensor.cpu()` where there is only the CPU: torch's own. A result that a program takes for a copy is watched."""
     aliases = translator.aliases
+    seen = as_torch_sees_it(original, "cpu")
 
     def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-        moved = original(self, *args, **kwargs)
-        if (
-            moved is self and aliases.watching and translator.places
-        ):  # something became the CPU that was an accelerator in the program
+        if args or kwargs or not (self.__class__ is RealTensor or self.__class__ in PLAIN):
+            return seen(self, *args, **kwargs)
+        moved = original(self)
+        if moved is self and aliases.watching and translator.places:  # an accelerator of the program became the CPU
             aliases.note(translator, self, path, "cpu", "cpu")
         return moved
 

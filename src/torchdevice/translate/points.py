@@ -27,6 +27,7 @@ Adapter = Callable[..., Any]
 ALWAYS = "always"
 FILLING = "filling"  # only where "none" and "cpu" go to an accelerator
 NARROWING = "narrowing"  # only where the target (mps) lacks float64
+LEAVING = "leaving"  # where they do not
 ALONE = "alone"  # only where there is no accelerator
 
 
@@ -194,7 +195,8 @@ def _movers() -> Iterator[Point]:
         methods = dir(torch.Tensor) if owner == TENSOR else vars(_resolve(owner))
         to = f"{owner}.to"
         if "to" in methods:
-            yield Point(to, moves.convert_to)
+            yield Point(to, moves.convert_to, when=LEAVING)
+            yield Point(to, moves.convert_to, {"fills": True}, FILLING)
         if "cpu" in methods:
             yield Point(f"{owner}.cpu", moves.move_to_cpu, {"to": to}, FILLING)
         if owner == TENSOR:
@@ -227,7 +229,7 @@ class Replacements:
 
         `alone`: there is only the CPU.
         """
-        conditions = {ALWAYS: True, FILLING: filling, NARROWING: narrowing, ALONE: alone}
+        conditions = {ALWAYS: True, FILLING: filling, LEAVING: not filling, NARROWING: narrowing, ALONE: alone}
         return [
             replacement
             for point, original, replacements in self._build()
@@ -279,8 +281,8 @@ class Replacements:
         if "to" in options:
             options["to"] = _resolve(options["to"])
         owner, name = _owner(point.path)
-        # No tensor is asked yet when one is made; `to` does it by itself, faster.
-        if owner is torch.Tensor and name != "__new__" and point.adapter is not moves.convert_to:
+        # No tensor is asked yet when one is made; `to` and `cpu` do it by themselves, faster.
+        if owner is torch.Tensor and name != "__new__" and point.adapter not in (moves.convert_to, moves.stay_on_cpu):
             inner = dress(subclasses.as_torch_sees_it(original, name), original, f"torch.Tensor.{name}")
             value = dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
         else:
