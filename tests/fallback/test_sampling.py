@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import rrelu, rrelu_
 
 import torchdevice
+from tests.torches import on_pinned_torch
 from tests.virtual.harness import on
 from torchdevice.fallback.plan import read_plan
 from torchdevice.ledger import fallbacks
@@ -27,7 +28,6 @@ def test_seeds_and_states_of_the_device_decide() -> None:
     for name, sample in samplers().items():
         torch.mps.manual_seed(5)
         first = sample()
-        assert name in {record.operator for record in fallbacks.measured()}, "it should have fallen back"
         second = sample()
         torch.mps.manual_seed(5)
         assert torch.equal(sample(), first), name
@@ -39,6 +39,8 @@ def test_seeds_and_states_of_the_device_decide() -> None:
         assert torch.equal(sample(), third), name
         torch.manual_seed(5)
         assert torch.equal(sample(), first), name
+    fell_back = {record.operator for record in fallbacks.measured()} & samplers().keys()
+    assert fell_back == samplers().keys() if on_pinned_torch() else fell_back  # a later torch may have some for MPS
 
 
 @on("mps:real")
