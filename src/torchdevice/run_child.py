@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from torchdevice import __version__, tracebacks, virtual
-from torchdevice.answers.packages import hinting
+from torchdevice.answers import packages
 from torchdevice.config import POLICY_REASON, PROFILE, switched_on
 from torchdevice.errors import ConfigError, TorchDeviceWarning
 from torchdevice.reporting import spool
@@ -28,7 +28,7 @@ from torchdevice.reporting.collect import Context, Counts, Report
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, Destination, parse, write
 from torchdevice.reporting.spool import RUN
 from torchdevice.session import session
-from torchdevice.translate.hints import hinting_at_moves
+from torchdevice.translate.hints import moved_from_the_cpu
 from torchdevice.translate.translator import translator
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ class Supervision:
         tracebacks.hide()
         device = f"a virtual {status.target}" if virtual.installed() is not None else status.target
         if device not in (None, "cuda"):
-            sys.excepthook = hinting(sys.excepthook, device)
-        sys.excepthook = hinting_at_moves(sys.excepthook, translator)
+            sys.excepthook = tracebacks.followed_by(sys.excepthook, lambda error: packages.hint(error, str(device)))
+        sys.excepthook = tracebacks.followed_by(sys.excepthook, lambda error: moved_from_the_cpu(error, translator))
         self._end_with_the_process()
         # In a child, multiprocessing forgets the finalizers; a child by `os.fork` has those of its parent.
         util.register_after_fork(self, Supervision._end_with_the_process)

@@ -2,7 +2,8 @@
 
 A wrapper of ours stands on the stack between the user's line and torch. Python has no way to hide a frame, so it is
 taken out where frames are shown: in the hooks for exceptions, in `traceback` (which `logging` and `unittest` use), and
-where a warning gets its place. What reads frames by itself (a debugger, faulthandler) sees the truth. Knows no torch.
+where a warning gets its place. What reads frames by itself (a debugger, faulthandler) sees the truth. What we have to
+say of an exception that ends a program follows it (`followed_by`). Knows no torch.
 """
 
 from __future__ import annotations
@@ -20,6 +21,18 @@ from typing import Any
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 Hook = Callable[..., Any]
+
+
+def followed_by(show: Hook, say: Callable[[BaseException], str]) -> Hook:
+    """A hook for exceptions that adds what there is to say of one to what `show` shows."""
+
+    def excepthook(kind: type[BaseException], value: BaseException, tb: TracebackType | None) -> None:
+        show(kind, value, tb)
+        said = say(value)
+        if said and sys.stderr is not None:
+            sys.stderr.write(f"torchdevice: {said}\n")
+
+    return excepthook
 
 
 def hide() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import torchdevice, write
-from torchdevice.answers.packages import PACKAGES, hint, hinting, package
+from torchdevice.answers.packages import PACKAGES, hint, package
 from torchdevice.answers.rows import TRUTH_PACKAGES
+from torchdevice.tracebacks import followed_by
 
 
 def raised_in(module: str, error: BaseException) -> BaseException:
@@ -43,7 +44,7 @@ def test_other_errors_get_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
     shown: list[object] = []
-    show = hinting(lambda *args: shown.append(args), "cpu")
+    show = followed_by(lambda *args: shown.append(args), lambda error: hint(error, "cpu"))
     for error in others:
         assert hint(error, "cpu") == ""
         show(type(error), error, error.__traceback__)

@@ -11,10 +11,9 @@ from typing import Any
 
 from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.distributed import LAUNCHER
-from torchdevice.answers.packages import INSTALLED
 from torchdevice.answers.rows import TRUTH_PACKAGES, Row
 from torchdevice.ledger import Key, Simulated, simulations
-from torchdevice.translate.callers import user_frame
+from torchdevice.translate.callers import INSTALLED, user_frame
 from torchdevice.translate.engine import dress
 from torchdevice.translate.translator import Translator
 

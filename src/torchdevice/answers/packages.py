@@ -10,15 +10,14 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 from torchdevice.answers.rows import TRUTH_PACKAGES, Kind
 from torchdevice.errors import explain_error
 from torchdevice.ledger import Simulated, Site, simulations
+from torchdevice.translate.callers import INSTALLED
 
 PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its path in plain PyTorch") | {
     "triton": "kernels for CUDA; write the operation in torch, or keep a torch path beside it",
@@ -49,9 +48,6 @@ SOURCES = (".cu", ".cuh")
 NAMED = 3  # how many sources or submodules a message names
 # A program may lie in somebody's home folder: the search for sources ends after so many folders.
 _FOLDERS = 2000
-
-INSTALLED = re.compile("/(?:site|dist)-packages/")
-Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
 def package(name: str) -> tuple[str, str] | None:
@@ -107,13 +103,19 @@ class Refusal:
 
 
 def hint(error: BaseException, device: str) -> str:
-    """What to do about an error that such a package raised, or that says that it is missing; empty for any other."""
+    """What to do about an error that such a package raised, or that says that it is missing; empty for any other.
+
+    Such an error ends a program and is counted as unsupported.
+    """
     found = refusal(error, device)
-    return found.text if found is not None else ""
+    if found is None:
+        return ""
+    simulations.enter(Simulated(f"import {found.package}", Kind.UNSUPPORTED.value, device, found.site))
+    return found.text
 
 
 def refusal(error: BaseException, device: str) -> Refusal | None:
-    """The same with the package and the place."""
+    """The hint with the package and the place."""
     lines = list(traceback.walk_tb(error.__traceback__))
     missing = isinstance(error, ModuleNotFoundError)
     module = (error.name or "") if isinstance(error, ModuleNotFoundError) else _raiser(error)
@@ -163,17 +165,3 @@ def _raiser(error: BaseException) -> str:
     while following is not None:
         frame, following = following.tb_frame, following.tb_next
     return str(frame.f_globals.get("__name__", "")) if frame is not None else ""
-
-
-def hinting(show: Hook, device: str) -> Hook:
-    """A hook for exceptions that adds the hint to what `show` shows, and counts it as unsupported."""
-
-    def excepthook(kind: type[BaseException], value: BaseException, tb: TracebackType | None) -> None:
-        show(kind, value, tb)
-        found = refusal(value, device)
-        if found is not None:
-            simulations.enter(Simulated(f"import {found.package}", Kind.UNSUPPORTED.value, device, found.site))
-            if sys.stderr is not None:
-                sys.stderr.write(f"torchdevice: {found.text}\n")
-
-    return excepthook

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Every accelerator that torch can parse, and the name under which programs know AMD's; a test compares it with torch.
+# Every accelerator that torch can parse. Written down, because torch is not imported here: a test compares them.
 ACCELERATORS = (
     *("cuda", "mps", "xpu", "hpu", "mtia", "xla", "ipu", "ve", "hip", "maia", "fpga", "msnpu", "ort", "privateuseone"),
     *("npu", "musa", "mlu"),  # names that vendors give to privateuseone
@@ -163,9 +163,7 @@ def _file(path: Path, root: Path) -> _Text:
     except (OSError, SyntaxError, UnicodeDecodeError) as error:  # no permission, an unknown encoding, no text
         raise _UnreadableError(str(path)) from error
     inside = path.parent.relative_to(root).parts if path.is_relative_to(root) else ()
-    return _Text(
-        os.path.relpath(path) if len(os.path.relpath(path)) < len(str(path)) else str(path), code, root, inside
-    )
+    return _Text(min(os.path.relpath(path), str(path), key=len), code, root, inside)
 
 
 def _parsed(text: _Text) -> ast.Module:

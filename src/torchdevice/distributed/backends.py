@@ -123,8 +123,8 @@ def names_vendor(text: str) -> bool:
     )
 
 
-# Names of groups on gloo that were asked for as a vendor's: they refuse what the vendor's backend refuses.
-stand_ins: set[str] = set()
+# What user code asked for, by the name of the group, where the group has another backend.
+asked: dict[str, str] = {}
 
 
 # Code that names NCCL counts on its timeout, not on gloo's half hour. torch has the figure only where it has NCCL.

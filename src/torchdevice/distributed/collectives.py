@@ -221,8 +221,8 @@ def _kernel(name: str, collective: Collective, operator: Any) -> Callable[..., A
 
 
 def _stands_for_vendor(group: Any) -> bool:
-    """Whether a program asked for NCCL: we remember its group, or on a virtual device that is the backend's name."""
-    return private.group_name(group) in backends.stand_ins or backends.names_vendor(str(dist.get_backend(group)))
+    """Whether a program asked for NCCL, which a group on gloo stands for."""
+    return backends.names_vendor(backends.asked.get(private.group_name(group)) or str(dist.get_backend(group)))
 
 
 def check_contiguous(lists: Sequence[Any]) -> None:

@@ -32,12 +32,11 @@ class Groups:
         self.translator = translator
         self._used = used
         self._devices = devices
-        self._asked: dict[str, str] = {}  # by the group's name
 
     def asked_for(self, group: Any) -> str | None:
         """The backend under which user code knows a group, if that is not the one it has."""
         group = group if group is not None else dist.group.WORLD
-        return self._asked.get(private.group_name(group)) if isinstance(group, dist.ProcessGroup) else None
+        return backends.asked.get(private.group_name(group)) if isinstance(group, dist.ProcessGroup) else None
 
     def creating(self, original: Callable[..., Any], path: str) -> Callable[..., Any]:
         """A function that makes groups and has a parameter `backend`."""
@@ -89,13 +88,9 @@ class Groups:
                 name = private.group_name(group)
                 inherited = asked or (self.asked_for(None) if group is not dist.group.WORLD else None)
                 if inherited is not None and dist.get_backend(group) != inherited:
-                    self._asked[name] = inherited
+                    backends.asked[name] = inherited
                 else:
-                    self._asked.pop(name, None)
-                if inherited is not None and backends.names_vendor(inherited):
-                    backends.stand_ins.add(name)
-                else:
-                    backends.stand_ins.discard(name)
+                    backends.asked.pop(name, None)
 
     def _record(self, path: str, asked: str, given: str, frame: Any) -> None:
         missing = ", ".join(kind for name, kind in backends.vendors().items() if name in asked.lower())

@@ -11,6 +11,7 @@ import copyreg
 import functools
 import os
 import pickle
+import re
 from multiprocessing import connection, queues, reduction
 from types import FrameType
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from torchdevice._torch.core import TORCH_FOLDER
 from torchdevice.policy.resolve import Caller
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")  # in the path of a file that a user did not write
 
 # Inside torch the longest matching prefix counts. "AGENT": what is made without a device is made for the user.
 # "USER": besides, an explicit device is the one that the user passed in.

@@ -7,22 +7,20 @@ stays as it is.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import sysconfig
 from collections.abc import Iterator
 from types import ModuleType
 
 from torchdevice._torch import core
+from torchdevice.translate.callers import INSTALLED, OURS
 from torchdevice.translate.engine import Applied, Replacement, apply
 
-_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _NOBODYS = (
-    _OURS,
+    OURS,
     core.TORCH_FOLDER,
     *(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")),
 )
-_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 
 
 def rebind(applied: Applied) -> Applied:
@@ -43,6 +41,6 @@ def _user_modules() -> Iterator[ModuleType]:
             continue
         file = vars(module).get("__file__")
         if name == "__main__" or (
-            isinstance(file, str) and not file.startswith(_NOBODYS) and not _INSTALLED.search(file)
+            isinstance(file, str) and not file.startswith(_NOBODYS) and not INSTALLED.search(file)
         ):
             yield module
