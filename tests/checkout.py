@@ -20,7 +20,9 @@ ENTRY_POINT = ROOT / "src" / "torchdevice" / "checkout"
 
 
 def _is_installed() -> bool:
-    return any(point.name == "torchdevice" for point in entry_points(group="torch.backends"))
+    """Outside this checkout: the entry point that a checkout was given does not count."""
+    found = [point for point in entry_points(group="torch.backends") if point.name == "torchdevice"]
+    return any(point.dist is None or Path(str(point.dist.locate_file(""))) != ENTRY_POINT for point in found)
 
 
 def source_paths() -> list[str]:
