@@ -10,11 +10,6 @@ from pathlib import Path
 
 import pytest
 
-# The tests are about machines without a GPU and about virtual ones, so a real GPU is hidden: by numbers that no machine
-# has. An empty list would hide it too, but programs are told of that one. `-m accelerated` runs on the real GPU.
-if "accelerated" not in sys.argv and (os.path.exists("/dev/nvidiactl") or "CUDA_VISIBLE_DEVICES" in os.environ):
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(1000, 1064)))
-
 import torchdevice
 from tests import checkout, selection
 from torchdevice.session import session
@@ -24,6 +19,11 @@ ROOT = Path(__file__).parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The tests are about machines without a GPU and about virtual ones, so a real GPU is hidden: by numbers that no
+    # machine has. An empty list would hide it too, but programs are told of that one. `-m accelerated` runs on the GPU.
+    real = os.path.exists("/dev/nvidiactl") or "CUDA_VISIBLE_DEVICES" in os.environ
+    if real and config.option.markexpr != "accelerated":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(1000, 1064)))
     if selection.LEFT_OUT in config.option.markexpr:
         config.pluginmanager.register(selection.Refusal())
 

@@ -279,16 +279,20 @@ def test_profilers_that_are_told_of_cuda() -> None:
     activities = torch.profiler.ProfilerActivity
     for chosen in ([activities.CPU, activities.CUDA], [activities.CUDA]):
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # none says that CUDA is not available
+            warnings.filterwarnings("error", "CUDA is not available")
             profile = torch.profiler.profile(activities=chosen)
             profile.start()
         torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
         profile.stop()
         assert "aten::" in profile.key_averages().table(sort_by="cuda_time_total", row_limit=5)
-    if "use_cuda" in inspect.signature(torch.autograd.profiler.profile).parameters:  # up to 2.14
-        with pytest.warns(UserWarning, match="CUDA"), torch.autograd.profiler.profile(use_cuda=True) as old:
+    old = inspect.signature(torch.autograd.profiler.profile).parameters
+    for given in ({"use_device": "cuda"}, *([{"use_cuda": True}] if "use_cuda" in old else [])):  # up to 2.14
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "CUDA is not available")
+            profile = torch.autograd.profiler.profile(**given)
+        with profile:
             torch.ones(2, device="cuda") + 1
-        assert "aten::add" in old.key_averages().table(sort_by="cuda_time_total")
+        assert "aten::add" in profile.key_averages().table(sort_by="cuda_time_total")
     with torch.autograd.profiler.emit_nvtx(record_shapes=True), torch.cuda.profiler.profile():
         assert torch.cuda.nvtx.range_push("outer") == 0
         with torch.cuda.nvtx.range("inner {}", 1):

@@ -128,8 +128,10 @@ def host_profiler(original: Any, path: str, row: Row, audience: Audience) -> Any
     """`torch.autograd.profiler.profile(use_device="cuda")`: CUDA's work runs here, and torch would warn without it."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if kwargs.get("use_device") == "cuda" and audience.translator.in_force:
-            kwargs["use_device"] = None
+        if audience.translator.in_force:
+            if kwargs.get("use_device") == "cuda":
+                kwargs["use_device"] = None
+            kwargs.pop("use_cuda", None)  # the old name, up to torch 2.14
         original(self, *args, **kwargs)
 
     return dress(__init__, original, path)
