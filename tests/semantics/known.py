@@ -128,16 +128,6 @@ ROWS = [
         ("data.pinned_batches_say_so",),
     ),
     Known("defect: strided nested tensors are refused", ON_MPS, ("sparse_and_nested.nested_strided",)),
-    Known(
-        "defect: __torch_function__ is given torch's function, and the program's name is that of the replacement",
-        EVERYWHERE,
-        ("subclasses.a_function_mode_changes_results", "subclasses.table_rand_like", "subclasses.table_zeros_like"),
-    ),
-    Known(
-        "defect: __torch_function__ sees .cuda() as .to(), or a call of torch.device before it",
-        EVERYWHERE,
-        ("subclasses.a_function_mode_sees_cuda",),
-    ),
 ]
 
 

@@ -40,6 +40,11 @@ def returned_by_plain_torch() -> dict[str, dict[str, object]]:
     return _returned(RUNNER, "cpu")
 
 
+def returned_on_a_gpu(*command: str) -> dict[str, dict[str, object]]:
+    """What they returned on the real GPU, run by plain Python or by the given command."""
+    return _returned(*command, RUNNER, "cuda")
+
+
 def _returned(*command: str) -> dict[str, dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "returned.jsonl"

@@ -131,6 +131,17 @@ def device_schemas() -> dict[str, list[Any]]:
     return found
 
 
+# Whether a function mode sees what runs in this thread. Expiry: a public question.
+in_function_mode = torch._C._is_torch_function_mode_enabled
+# A context in which none does.
+unseen_by_modes = torch._C.DisableTorchFunction
+
+
+def innermost_function_mode() -> Any:
+    """The mode that sees the next call first, where one is on. Expiry: a public question."""
+    return torch._C._get_function_stack_at(torch._C._len_torch_function_stack() - 1)
+
+
 def has_device_context() -> bool:
     """Whether `with torch.device(...)` or `torch.set_default_device(...)` supplies missing devices right now.
 

@@ -25,6 +25,7 @@ _GENERATOR = "generator"
 # Through the operators, not the methods: those are patched while a session is active.
 _copy_to = torch.ops.aten._to_copy.default
 _copy_into = torch.ops.aten.copy_.default
+_copy_into_coo = torch.ops.aten.copy_sparse_to_sparse_.default  # torch 2.9 has no `copy_` of these on MPS
 _set_storage = torch.ops.aten.set_.source_Storage_storage_offset
 _as_strided = torch.ops.aten.as_strided.default
 _resize = torch.ops.aten.resize_.default
@@ -155,7 +156,8 @@ class Crossing:
         if original is changed or (isinstance(original, CompressedTensor) and original.was_written(changed)):
             return  # it was on the CPU all along
         if original.layout is not torch.strided:
-            _copy_into(original, self.leave(changed))
+            copy = _copy_into_coo if original.layout is torch.sparse_coo else _copy_into
+            copy(original, self.leave(changed))
             return
         if original.size() != changed.size():
             _resize(original, changed.size())

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from torchdevice._torch.compilers import constant_when_traced
-from torchdevice._torch.core import RealDevice, RealTensor, forget_default_device
+from torchdevice._torch.core import RealDevice, RealTensor, forget_default_device, unseen_by_modes
 from torchdevice.errors import explain_error
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.hosts import is_accelerator
@@ -25,12 +25,15 @@ from torchdevice.translate import changes
 from torchdevice.translate.dtypes import narrowed, note
 from torchdevice.translate.engine import Function, dress
 from torchdevice.translate.sharing import is_writable, told_of_copy
+from torchdevice.translate.subclasses import PLAIN, modes, shown_to
 from torchdevice.translate.translator import Translator
 
 # Copies from the host to these can be asynchronous, so pinned memory has a meaning.
 PINNABLE = frozenset({"cuda", "xpu"})
 # Factories whose result shares the memory of an array on the CPU.
 SHARING = frozenset({"torch.as_tensor", "torch.asarray"})
+# A factory in C that torch shows to no function mode.
+UNSHOWN = frozenset({"torch.range"})
 
 
 # --- factories: `device` is a keyword ---------------------------------------------------------------------------
@@ -48,7 +51,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             known = True
         try:
             if known and "pin_memory" not in kwargs:
-                return original(*args, **kwargs)
+                return seen(*args, **kwargs) if modes else original(*args, **kwargs)
             return elsewhere(device, args, kwargs)
         except (TypeError, RuntimeError) as refusal:
             if kwargs.get("generator") is not None and translator.fills and translator.in_force:
@@ -65,10 +68,10 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
     def elsewhere(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if device is None and translator.in_force:
             if kwargs.get("out") is not None or (like_tensors and _any_tensor(args, kwargs)):
-                return original(*args, **kwargs)
+                return seen(*args, **kwargs)
             generator = kwargs.get("generator")
             if generator is not None:  # sampled where the generator is, then moved to where "none" goes
-                made = original(*args, **{**kwargs, "device": generator.device})
+                made = seen(*args, **{**kwargs, "device": generator.device})
                 given = translator.translate(None, path, depth=2)
                 return made if given is None or made.device.type == given.type else made.to(given)
         given = translator.translate(device, path, depth=2)
@@ -77,16 +80,20 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
         if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, given):
             del kwargs["pin_memory"]
             if path not in SHARING:
-                return marked_as_pinned(original(*args, **kwargs))
+                return marked_as_pinned(seen(*args, **kwargs))
         if path in SHARING and given is not device and not kwargs.get("copy") and (device is None or _is_cpu(device)):
             _tell_of_copy(args, kwargs, path, given, translator)
-        return original(*args, **kwargs)
+        return seen(*args, **kwargs) if modes else original(*args, **kwargs)
 
+    seen = original if path in UNSHOWN or inspect.isfunction(original) else shown_to(factory, original, inputs=0)
     return dress(factory, original, path)
 
 
-def tensor_like(original: Function, path: str, translator: Translator) -> Function:
-    """`*_like` and `new_*`: no device means "as the input", so only a device that is given is translated."""
+def tensor_like(original: Function, path: str, translator: Translator, function: bool = False) -> Function:
+    """`*_like` and `new_*`: no device means "as the input", so only a device that is given is translated.
+
+    `function`: it is no method. torch finds methods by name when it shows them to classes and modes.
+    """
     settled = translator.settled
 
     def factory(*args: Any, **kwargs: Any) -> Any:
@@ -99,10 +106,13 @@ def tensor_like(original: Function, path: str, translator: Translator) -> Functi
             if not known:
                 kwargs["device"] = translator.translate(device, path)
         try:
-            return original(*args, **kwargs)
+            if args and args[0].__class__ in PLAIN and not modes:
+                return original(*args, **kwargs)
+            return seen(*args, **kwargs)
         except (TypeError, RuntimeError) as refusal:
             return narrowed(refusal, original, args, kwargs, path, translator)
 
+    seen = shown_to(factory, original, inputs=1) if function else original
     return dress(factory, original, path)
 
 
@@ -142,7 +152,8 @@ def _any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _is_cpu(device: Any) -> bool:
-    return RealDevice(device).type == "cpu"
+    with unseen_by_modes():
+        return RealDevice(device).type == "cpu"
 
 
 def can_pin(translator: Translator, device: Any) -> bool:

@@ -18,11 +18,13 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import handle_torch_function
 
 from torchdevice._torch.core import RealDevice, RealTensor, legacy_tensor_types
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.translate.dtypes import narrowed
 from torchdevice.translate.engine import Function, dress, importable
+from torchdevice.translate.subclasses import mode_has_a_say, modes
 from torchdevice.translate.translator import Translator
 
 _ABSENT = object()
@@ -99,6 +101,8 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
         """Making a device costs torch little, so the known cases of `Translator.translate` are inlined here."""
 
         def __call__(cls, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
+            if modes and mode_has_a_say():
+                return handle_torch_function(cls, (), *(() if asked is _ABSENT else (asked, *args)), **kwargs)
             if args or kwargs or asked is _ABSENT:
                 return construct(args if asked is _ABSENT else (asked, *args), kwargs)
             try:

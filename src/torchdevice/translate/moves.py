@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from torchdevice._torch.core import RealDevice, RealTensor
+from torchdevice._torch.core import RealDevice, RealTensor, unseen_by_modes
 from torchdevice.translate.dtypes import blocking, narrowed
 from torchdevice.translate.engine import Function, dress, parameter_names
-from torchdevice.translate.subclasses import PLAIN, as_torch_sees_it, has_a_say, show, shown_again
+from torchdevice.translate.subclasses import PLAIN, as_torch_sees_it, has_a_say, mode_has_a_say, show, shown_again
 from torchdevice.translate.translator import Translator
 
 _ABSENT = object()
@@ -81,13 +81,15 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
     shown = path == "torch.Tensor.cpu"
 
     def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = shown_again(self) if shown else None
+        given = shown_again() if shown else None
         if given is None:
             given = translator.translate("cpu", path, moving=True)
             if given == "cpu":
                 return original(self, *args, **kwargs)
             if shown and has_a_say(self):
                 return show("cpu", given, self, args, kwargs)
+        if shown and mode_has_a_say():
+            return show("cpu", given, self, args, kwargs)
         moved = to(self, *args, device=given, **kwargs)
         if moved is not self or not isinstance(self, RealTensor):
             return moved
@@ -131,8 +133,10 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
     shown = path == f"torch.Tensor.{kind}"
 
     def accelerate(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        where = shown_again(self) if shown else None
+        where = shown_again() if shown else None
         if where is not None:
+            if mode_has_a_say():
+                return show(kind, where, self, () if device is None else (device, *args), kwargs)
             return move(self, kind if device is None else device, where, args, kwargs)
         if not translator.in_force or len(args) > 1 or not kwargs.keys() <= accepted:  # the latter is refused by torch
             return original(self, device, *args, **kwargs)
@@ -148,7 +152,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
             if moved is self and translator.fills and aliases.watching and isinstance(self, RealTensor):
                 aliases.note(translator, self, path, asked, given)
             return moved
-        if shown and has_a_say(self):
+        if shown and (has_a_say(self) or mode_has_a_say()):
             return show(kind, where, self, () if device is None else (device, *args), kwargs)
         return move(self, asked, where, args, kwargs)
 
@@ -176,6 +180,7 @@ def _options_of_move(method: Function) -> frozenset[str]:
 
 def _device_or_none(asked: Any) -> Any:
     try:
-        return RealDevice(asked)
+        with unseen_by_modes():
+            return RealDevice(asked)
     except (RuntimeError, TypeError):  # not a device: the original says so
         return None

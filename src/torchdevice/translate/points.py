@@ -62,6 +62,7 @@ MOVERS = (TENSOR, MODULE, PACKED, core.STORAGE_BASE, TYPED_STORAGE, core.FUNCTIO
 
 WRITTEN = (
     Point("torch.device", classes.device_class),
+    Point("torch.overrides.TorchFunctionMode.__init_subclass__", subclasses.class_of_modes),
     Point("torch.Generator", classes.generator_class),
     Point("torch.Stream", classes.stream_class),
     Point("torch.Event", classes.stream_class),
@@ -179,7 +180,7 @@ def _factory(path: str, overloads: list[Any]) -> Point:
     with_device = [schema for schema in overloads if any(a.name == "device" for a in schema.arguments)]
     takes_tensor = [any("Tensor" in str(a.type) for a in s.arguments if a.name != "out") for s in with_device]
     if path.endswith("_like"):
-        return Point(path, adapters.tensor_like, traced="like")
+        return Point(path, adapters.tensor_like, {"function": True}, traced="like")
     # Some form takes tensors instead of a device (`normal`), all do (`sparse_*`), or no schema tells (`asarray`):
     # there a tensor among the arguments says where the result goes.
     from_tensors = any("Tensor" in str(a.type) for s in overloads if s not in with_device for a in s.arguments[:1])

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from torchdevice._torch.core import RealDevice, has_device_context
+from torchdevice._torch.core import RealDevice, has_device_context, unseen_by_modes
 from torchdevice.errors import TorchDeviceWarning
 from torchdevice.ledger import Key, Ledger, Redirect, renew_after_fork
 from torchdevice.policy.hosts import Host, is_accelerator
@@ -232,11 +232,12 @@ class Translator:
         return route.given
 
     def _find_route(self, asked: Any, role: Role) -> Route:
-        request = NOTHING if asked is None else parse(asked)
         host = self.host
         if host.count > 1:
             host = replace(host, current=torch.accelerator.current_device_index())
-        decision = resolve(request, host, self.situation.policy, caller=role.caller)
+        with unseen_by_modes():  # a mode of the program sees calls of `torch.device`
+            request = NOTHING if asked is None else parse(asked)
+            decision = resolve(request, host, self.situation.policy, caller=role.caller)
         route = Route(request, decision, decision.unless and self._holds[decision.unless])
         # With more devices a request may depend on which one is current in this thread.
         if host.count == 1 and _is_remembered(asked):
