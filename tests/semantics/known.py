@@ -122,11 +122,6 @@ ROWS = [
         ACCELERATED,
         ("processes.share_memory_is_told",),
     ),
-    Known(
-        "defect: batches of DataLoader(pin_memory=True) do not say that they are pinned",
-        NOT_ON_CUDA,
-        ("data.pinned_batches_say_so",),
-    ),
     Known("defect: strided nested tensors are refused", ON_MPS, ("sparse_and_nested.nested_strided",)),
 ]
 

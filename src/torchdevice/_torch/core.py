@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.mps.event
+import torch.utils.data._utils.pin_memory as _pinning
 import torch.utils.data._utils.worker as _data_worker
 from torch.utils import _device as _default_device
 from torch.utils import _python_dispatch as _dispatch
@@ -54,6 +55,9 @@ FOREACH_SUPPORT = "torch.utils._foreach_utils._device_has_foreach_support"
 ATTENTION_KERNELS = "torch.nn.attention._sdpa_kernel"
 # The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
+
+# Calls `pin_memory()` of everything in a batch. Expiry: a public name for it.
+pin_batch = _pinning.pin_memory
 
 
 class MethodsInC:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from torchdevice._torch.core import RealDevice, RealTensor, place_storage
+from torchdevice._torch.core import RealDevice, RealTensor, pin_batch, place_storage
 from torchdevice._torch.imports import when_imported
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import is_accelerator
@@ -150,7 +150,7 @@ def _devices_of(program: Any) -> set[RealDevice]:
 
 
 def iterator_init(original: Function, path: str, translator: Translator) -> Function:
-    """The start of an epoch: no pinning where it has no meaning, and a dataset that workers can touch."""
+    """The start of an epoch: no thread that pins where that has no meaning, and a dataset that workers can touch."""
 
     def __init__(self: Any, loader: Any) -> None:  # noqa: N807
         if not translator.in_force:
@@ -160,6 +160,7 @@ def iterator_init(original: Function, path: str, translator: Translator) -> Func
         if asked and translator.host.type not in PINNABLE:
             # For this call only: torch would warn on every epoch that there is nothing to pin for.
             loader.pin_memory = False
+            vars(self)[_PINS] = True
         try:
             original(self, loader)
         finally:
@@ -171,16 +172,21 @@ def iterator_init(original: Function, path: str, translator: Translator) -> Func
 
 
 def iterator_next(original: Function, path: str, translator: Translator) -> Function:
-    """A batch that reaches user code is where a tensor without a device would be."""
+    """A batch that reaches user code is where a tensor without a device would be, and pinned if that was asked for."""
 
     def __next__(self: Any) -> Any:  # noqa: N807
         batch = original(self)
-        if not translator.in_force or translator.caller() is not Caller.USER or not _holds_cpu_tensor(batch):
+        if not translator.in_force:
             return batch
-        given = translator.translate(None, "torch.utils.data.DataLoader")
-        return batch if given is None else moved(batch, given, translator)
+        if translator.fills and translator.caller() is Caller.USER and _holds_cpu_tensor(batch):
+            given = translator.translate(None, "torch.utils.data.DataLoader")
+            batch = batch if given is None else moved(batch, given, translator)
+        return pin_batch(batch) if _PINS in vars(self) else batch
 
     return dress(__next__, original, path)
+
+
+_PINS = "_torchdevice_pins"  # of an iterator over batches that are to be pinned, which torch would not do here
 
 
 def moved(batch: Any, device: Any, translator: Translator) -> Any:

@@ -128,7 +128,7 @@ WRITTEN = (
     Point("torch.Generator.set_state", adapters.cpu_argument, {"name": "new_state"}, FILLING),
     Point("torch.Generator.__setstate__", adapters.cpu_argument, {"name": "state"}, FILLING),
     Point(f"{core.DATALOADER_ITERATOR}.__init__", loading.iterator_init),
-    Point(f"{core.DATALOADER_ITERATOR}.__next__", loading.iterator_next, when=FILLING),
+    Point(f"{core.DATALOADER_ITERATOR}.__next__", loading.iterator_next),
 )
 
 # The same object under another public name: whoever imports it from there must get the same replacement.

@@ -87,6 +87,25 @@ def pinned_batches_say_so(d):
     return [x.is_pinned(), torch.ones(2).pin_memory().is_pinned()]
 
 
+class _Pair:
+    """A batch of the program's own, as the documentation of DataLoader shows it."""
+
+    def __init__(self, samples):
+        self.x = torch.stack([torch.as_tensor(x) for x, _ in samples])
+        self.told = False
+
+    def pin_memory(self):
+        self.x, self.told = self.x.pin_memory(), True
+        return self
+
+
+@gives([True, True, [True, True]])
+def batches_of_a_class_are_pinned_by_it(d):
+    batch = next(iter(DataLoader(_Squares(), batch_size=3, pin_memory=True, collate_fn=_Pair)))
+    named = next(iter(DataLoader([{"a": torch.ones(1), "b": "c"}] * 2, batch_size=2, pin_memory=True)))
+    return [batch.told, batch.x.is_pinned(), [named["a"].is_pinned(), isinstance(named["b"], list)]]
+
+
 @gives(["cpu", "cpu"])
 def batches_lie_on_the_host(d):
     x, y = next(iter(DataLoader(_Squares(), batch_size=3)))
