@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import torchdevice.virtual
+from tests.semantics import known
 from tests.semantics.judging import same
-from tests.semantics.modes import returned_on_a_gpu
+from tests.semantics.modes import Mode, returned_on_a_gpu
 from tests.semantics.program import every_program
 
 pytestmark = [
@@ -27,11 +28,6 @@ def _plain() -> dict[str, dict[str, object]]:
     return returned_on_a_gpu()
 
 
-@functools.cache
-def _again() -> dict[str, dict[str, object]]:
-    return returned_on_a_gpu()
-
-
 def _differing(found: dict[str, dict[str, object]]) -> dict[str, str]:
     """Programs that returned or raised something else than in plain torch."""
     tolerances = {program.name: program.tolerance for program in every_program()}
@@ -46,7 +42,8 @@ def _differing(found: dict[str, dict[str, object]]) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_program_returns_what_it_returns_in_plain_torch(name: str) -> None:
-    unsteady = _differing(_again())  # in plain torch too
-    told = {each: what for each, what in _differing(returned_on_a_gpu(*RUNS[name])).items() if each not in unsteady}
+    unsteady = _differing(returned_on_a_gpu())  # in plain torch too
+    excused = unsteady.keys() | known.reasons(Mode("cuda", "portable")).keys()
+    told = {each: what for each, what in _differing(returned_on_a_gpu(*RUNS[name])).items() if each not in excused}
     assert not told, f"{len(told)} of {len(_plain())} differ:\n" + "\n".join(map(": ".join, told.items()))
     assert len(unsteady) < len(_plain()) / 100

@@ -1,6 +1,6 @@
 """Programs that differ from plain torch on a machine with CUDA, each with its reason.
 
-A reason begins with `design` (the docs promise it), `torch` (its own code for the target does it) or `defect`.
+A reason begins with `design` (the docs promise it) or `torch` (its own code for the target does it).
 A row that is no longer true fails.
 """
 
@@ -122,7 +122,11 @@ ROWS = [
         ACCELERATED,
         ("processes.share_memory_is_told",),
     ),
-    Known("defect: strided nested tensors are refused", ON_MPS, ("sparse_and_nested.nested_strided",)),
+    Known(
+        "torch: nested tensors of the strided layout exist on the CPU, CUDA and XPU only",
+        ON_MPS,
+        ("sparse_and_nested.nested_strided",),
+    ),
 ]
 
 

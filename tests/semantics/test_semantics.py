@@ -50,7 +50,7 @@ def test_rows_of_known_differences_name_programs_and_each_once() -> None:
         named = [name for row in known.ROWS if mode in row.modes for name in row.programs]
         assert len(named) == len(set(named)), mode
         assert set(named) <= PROGRAMS.keys()
-    assert all(row.reason for row in known.ROWS)
+    assert all(row.reason.startswith(("design: ", "torch: ")) for row in known.ROWS)
 
 
 def test_a_difference_is_seen() -> None:
