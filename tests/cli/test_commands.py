@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.harness import python
 from torchdevice import __version__
+from torchdevice._torch import core
 from torchdevice.answers import asked
 from torchdevice.cli import COMMANDS, doctor, main
 
@@ -88,7 +89,8 @@ def test_doctor_is_well_here(capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(capsys.readouterr().out)
     found = {check["name"]: check["status"] for check in data["checks"]}
     assert data["ok"]
-    assert {found[name] for name in ("python", "torch", "installed", "settings", "translation")} == {"ok"}
+    assert {found[name] for name in ("python", "installed", "settings", "translation")} == {"ok"}
+    assert found["torch"] == ("ok" if core.torch_release() in core.TESTED_RELEASES else "warn")
 
 
 def test_doctor_names_the_fix_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
