@@ -60,6 +60,14 @@ def _profiler() -> Profiler:
     return Profiler()
 
 
+def _described(target: str | None) -> str:
+    """For the first line of a report: `cuda on mps` is a virtual device on a real one."""
+    there = virtual.installed()
+    if target is not None and there is not None and there.on != "cpu":
+        return f"{target} on {there.on}"
+    return target or "none: switched off"
+
+
 class Supervision:
     """This process's part in a run. `reports`: it is the one that does."""
 
@@ -81,7 +89,7 @@ class Supervision:
         """Take up the duties, once the session has been started (or was switched off by the user)."""
         status = session.status()
         self._context = Context(
-            target=status.target or "none: switched off",
+            target=_described(status.target),
             policy=status.policy or "none",
             policy_reason=os.environ.get(POLICY_REASON, "") if status.policy else "",
             command=shlex.join([os.path.basename(sys.executable), *sys.orig_argv[1:]]),

@@ -101,8 +101,11 @@ def _tables(library: Library, kind: str) -> None:
 def _refusals(library: Library, kind: str) -> None:
     """Where an answer would be a lie there is an error, with a message."""
     wrong: list[tuple[Any, ...]] = [
-        ("init", kind, 1, "", 0, 0),
-        ("init", None, 1, "", 0, 0),
+        ("init", kind, "cpu", 1, "", 0, 0),
+        ("init", None, "cpu", 1, "", 0, 0),
+        ("init", "cpu", "cpu", 1, "", 0, 0),
+        ("init", kind, None, 1, "", 0, 0),
+        ("init", kind, kind, 1, "", 0, 0),
         ("register", None, "", "", ""),
         ("register", "no operator", "", "", ""),
         ("register", "aten::add.Tensor", "Dense", "", ""),

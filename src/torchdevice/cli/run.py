@@ -20,7 +20,7 @@ from torchdevice.errors import ConfigError
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destination, parse
 from torchdevice.reporting.spool import RUN, new_folder
 
-_VALUED = ("--target", "--policy", "--virtual", "--fallback", "--float64")
+_VALUED = ("--target", "--policy", "--as", "--virtual", "--fallback", "--float64")
 # Where a package that nobody installed is, and a folder whose metadata have the entry point by which torch finds it.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CHECKOUT = (os.path.dirname(_PACKAGE), os.path.join(_PACKAGE, "checkout"))
@@ -46,9 +46,14 @@ def parser() -> Parser:
         choices=(AUTO, *POLICIES),
         help="which requests are redirected (default: auto, which reads the program to choose one)",
     )
-    parser.add_argument(
-        "--virtual", metavar="DEV[:n][:real]", help="give the program n devices of a type that this machine lacks"
+    devices = parser.add_mutually_exclusive_group()
+    devices.add_argument(
+        "--as",
+        dest="as_",
+        metavar="DEV[:n][@WHAT]",
+        help="n devices of a type that this machine lacks, computed by its accelerator",
     )
+    devices.add_argument("--virtual", metavar="DEV[:n][:real]", help="the same, computed by the CPU")
     parser.add_argument(
         "--fallback",
         choices=FALLBACKS,
@@ -125,7 +130,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
     given = {
         "TORCHDEVICE": "1",
         "TORCHDEVICE_TARGET": options.target,
-        "TORCHDEVICE_VIRTUAL": options.virtual,
+        "TORCHDEVICE_VIRTUAL": _virtual(options),
         "TORCHDEVICE_FALLBACK": options.fallback or (STRICT["fallback"] if options.strict else None),
         "TORCHDEVICE_FLOAT64": options.float64 or (STRICT["float64"] if options.strict else None),
         "TORCHDEVICE_LOG_LEVEL": _LEVELS.get(min(options.v, 2)),
@@ -141,10 +146,18 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
 def policy(options: argparse.Namespace, program: Sequence[str]) -> dict[str, str]:
     """The variables for the policy: what was given, or what suits the program and why."""
     given = options.policy or os.environ.get("TORCHDEVICE_POLICY") or AUTO
+    if given == AUTO and options.as_:
+        return {"TORCHDEVICE_POLICY": "portable", POLICY_REASON: "--as keeps host and device apart"}
     if given != AUTO:
         return {"TORCHDEVICE_POLICY": given, POLICY_REASON: ""}
     choice = choose(program)
     return {"TORCHDEVICE_POLICY": choice.policy, POLICY_REASON: choice.reason}
+
+
+def _virtual(options: argparse.Namespace) -> str | None:
+    if options.as_ is None:
+        return options.virtual
+    return options.as_ if "@" in options.as_ else f"{options.as_}@auto"
 
 
 def _destinations(options: argparse.Namespace) -> str:

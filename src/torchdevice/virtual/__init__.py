@@ -15,14 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from torchdevice.virtual.installer import Installation, Support
 
-__all__ = ["counts", "denied", "from_environment", "info", "install", "installed", "reset_counts", "set_memory_limit"]
+__all__ = [
+    *("counts", "denied", "from_environment", "info", "install", "installed", "on_host", "reset_counts"),
+    "set_memory_limit",
+]
 
 
-def install(device: str, count: int = 1, support: Support = "all") -> Installation:
-    """Gives this process `count` virtual devices; `support="real"` allows only what the real backend has."""
+def install(device: str, count: int = 1, support: Support = "all", on: str = "cpu") -> Installation:
+    """Gives this process `count` virtual devices; `support="real"` allows only what the real backend has.
+
+    `on` is what computes: "cpu", an accelerator that is there, or "auto", the best that is there.
+    """
     from torchdevice.virtual import installer
 
-    return installer.install(device, count, support)
+    return installer.install(device, count, support, on)
 
 
 def installed() -> Installation | None:
@@ -33,12 +39,16 @@ def installed() -> Installation | None:
     return installer.installed() if installer is not None else None
 
 
-def from_environment(value: str) -> Installation:
-    """Installs what TORCHDEVICE_VIRTUAL asks for: `mps`, `cuda:2`, `mps:real`, `cuda:2:real`."""
+def from_environment(value: str) -> Installation | None:
+    """Installs what TORCHDEVICE_VIRTUAL asks for: `mps`, `cuda:2`, `mps:real`, `cuda:2:real`, `mps@cuda`, `cuda@auto`.
+
+    None: after `@auto` nothing is installed where the real device is there.
+    """
     from torchdevice.errors import ConfigError, explain_error
     from torchdevice.virtual import installer
 
-    device, *rest = value.strip().lower().split(":")
+    wanted, _, on = value.strip().lower().partition("@")
+    device, *rest = wanted.split(":")
     count, support = 1, "all"
     for part in rest:
         if part.isdigit():
@@ -50,10 +60,13 @@ def from_environment(value: str) -> Installation:
                 explain_error(
                     f"TORCHDEVICE_VIRTUAL={value!r}",
                     f"{part!r} is neither a count nor `real`",
-                    "write a type, then a count and `real` if wanted: mps, cuda:2, mps:real, cuda:2:real.",
+                    "write a type, then a count and `real` if wanted, then @ and what computes: mps, cuda:2, mps:real, "
+                    "cuda:2:real, cuda@auto, mps@cuda.",
                 )
             )
-    return installer.install(device, count, support)  # type: ignore[arg-type]
+    if on == "auto" and installer.is_real(device):
+        return None
+    return installer.install(device, count, support, on or "cpu")  # type: ignore[arg-type]
 
 
 def _present() -> Installation:
@@ -69,21 +82,26 @@ def _present() -> Installation:
     return there
 
 
-def _summed(column: Literal[1, 2]) -> dict[str, int]:
+def _summed(column: Literal["calls", "denied", "on_host"]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for row in _present().library.counts():  # an operator has a row for each layout that it ran on
-        total[row[0]] += row[column]
+        total[row.operator] += getattr(row, column)
     return {name: number for name, number in total.most_common() if number}
 
 
 def counts() -> dict[str, int]:
     """How often each operator ran on the virtual device since the last reset, most frequent first."""
-    return _summed(1)
+    return _summed("calls")
 
 
 def denied() -> dict[str, int]:
     """How often each operator was refused because the real backend lacks it (for these arguments)."""
-    return _summed(2)
+    return _summed("denied")
+
+
+def on_host() -> dict[str, int]:
+    """How often the CPU computed each operator that the device beneath lacks."""
+    return _summed("on_host")
 
 
 def reset_counts() -> None:
@@ -115,5 +133,5 @@ def info() -> dict[str, Any]:
         "compiler_version": wanted.compiler,
         "torch": wanted.torch_version,
         "cached": [str(p) for p in build.cached()],
-        "installed": f"{there.device}:{there.count}:{there.support}" if there else None,
+        "installed": f"{there.device}:{there.count}:{there.support}@{there.on}" if there else None,
     }

@@ -28,7 +28,17 @@ from torchdevice.config import cache_folder
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 
 HERE = Path(__file__).resolve().parent / "native"
-SOURCES = ("memory.cpp", "guard.cpp", "hooks.cpp", "relabel.cpp", "kernel.cpp", "graphs.cpp", "native.cpp", "api.cpp")
+SOURCES = (
+    "backing.cpp",
+    "memory.cpp",
+    "guard.cpp",
+    "hooks.cpp",
+    "relabel.cpp",
+    "kernel.cpp",
+    "graphs.cpp",
+    "native.cpp",
+    "api.cpp",
+)
 HEADERS = ("device.h", "relabel.h")
 
 

@@ -47,6 +47,7 @@ def self_test(device: str, count: int) -> None:
 
 Support = Literal["all", "real"]
 DEVICES = tuple(BUILDS)
+BACKINGS = ("cpu", *DEVICES)
 MAX_COUNT = 64
 LIMIT_VARIABLE = "TORCHDEVICE_VIRTUAL_MEMORY"
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -65,6 +66,7 @@ class Installation:
     device: str
     count: int
     support: Support
+    on: str  # the type of the device that computes
     library: Library
     refused: frozenset[tuple[str, str]] = frozenset()  # (operator, functionality) whose kernel only refuses
 
@@ -77,22 +79,26 @@ def installed() -> Installation | None:
     return _installation
 
 
-def install(device: str, count: int = 1, support: Support = "all") -> Installation:
+def install(device: str, count: int = 1, support: Support = "all", on: str = "cpu") -> Installation:
     """Gives this process `count` virtual devices of a type that the machine lacks.
 
-    Call it before the first backward of the process, best right after `import torch`. The same call again does nothing.
+    `on` is what holds their memory and computes: "cpu", an accelerator that is there ("cuda", "mps", "xpu"), or "auto",
+    the accelerator if there is one and the CPU otherwise. Call it before the first backward of the process, best right
+    after `import torch`. The same call again does nothing.
     """
     global _installation
-    _check_request(device, count, support)
+    _check_request(device, count, support, on)
+    on = _accelerator() if on == "auto" else on
     if _installation is not None:
-        return _same_again(_installation, device, count, support)
+        return _same_again(_installation, device, count, support, on)
     _check_no_real_device(device)
+    _check_backing(device, on)
     library = Library(build.build())
     limit = limit_from_environment()
-    capacity = limit or physical_memory()
-    library.call("init", device, count, DENIED_DTYPES.get(device, ""), limit, capacity)
-    refused = _register(library, device, support)
-    _decompose(device)
+    capacity = limit or memory_of(on)
+    library.call("init", device, on, count, DENIED_DTYPES.get(device, ""), limit, capacity)
+    refused = _register(library, device, support, on)
+    _decompose(device, on)
     install_answers(device, Virtual(device, count, library, capacity, limit))
     _install_the_rest(device, library)
     self_test(device, count)
@@ -105,7 +111,7 @@ def install(device: str, count: int = 1, support: Support = "all") -> Installati
         )
     library.call("reset_counts")  # the self-test is not the program's
     atexit.register(_let_autograd_finish, library)
-    _installation = Installation(device, count, support, library, refused)
+    _installation = Installation(device, count, support, on, library, refused)
     return _installation
 
 
@@ -127,7 +133,12 @@ def limit_from_environment() -> int:
     return parse_size(text) if text else 0
 
 
-def physical_memory() -> int:
+def memory_of(on: str) -> int:
+    """Bytes that the device which computes has in all."""
+    if on in ("cuda", "xpu"):
+        return int(getattr(torch, on).get_device_properties(0).total_memory)
+    if on == "mps":
+        return int(torch.mps.recommended_max_memory())
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -150,8 +161,13 @@ def _let_autograd_finish(library: Library) -> None:
         time.sleep(0.05)
 
 
-def _check_request(device: str, count: int, support: str) -> None:
-    asked = f"virtual.install({device!r}, count={count!r}, support={support!r})"
+def _accelerator() -> str:
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found.type if found is not None and found.type in BACKINGS else "cpu"
+
+
+def _check_request(device: str, count: int, support: str, on: str) -> None:
+    asked = f"virtual.install({device!r}, count={count!r}, support={support!r}, on={on!r})"
     if device not in DEVICES:
         raise ConfigError(
             explain_error(asked, "there is no virtual device of that type", f"choose one of {', '.join(DEVICES)}.")
@@ -164,6 +180,11 @@ def _check_request(device: str, count: int, support: str) -> None:
                 asked, "no machine has more than one MPS device, and torch.mps knows only one", "leave count out."
             )
         )
+    if on != "auto" and (on not in BACKINGS or on == device):
+        others = ", ".join(name for name in ("auto", *BACKINGS) if name != device)
+        raise ConfigError(
+            explain_error(asked, "a virtual device cannot be made on that", f"choose one of {others} for `on`.")
+        )
     if support not in ("all", "real"):
         raise ConfigError(
             explain_error(
@@ -172,22 +193,27 @@ def _check_request(device: str, count: int, support: str) -> None:
         )
 
 
-def _same_again(there: Installation, device: str, count: int, support: str) -> Installation:
-    if (there.device, there.count, there.support) == (device, count, support):
+def _same_again(there: Installation, device: str, count: int, support: str, on: str) -> Installation:
+    if (there.device, there.count, there.support, there.on) == (device, count, support, on):
         return there
     raise AlreadyActive(
         explain_error(
-            f"virtual.install({device!r}, count={count}, support={support!r})",
+            f"virtual.install({device!r}, count={count}, support={support!r}, on={on!r})",
             f"this process already has virtual.install({there.device!r}, count={there.count}, "
-            f"support={there.support!r}), which stays for its life",
+            f"support={there.support!r}, on={there.on!r}), which stays for its life",
             "use a process of its own for each virtual device.",
         )
     )
 
 
+def is_real(device: str) -> bool:
+    """Whether this machine has a real device of that type."""
+    real = {"mps": torch.backends.mps, "cuda": torch.cuda, "xpu": torch.xpu}.get(device)
+    return _installation is None and real is not None and bool(real.is_available())
+
+
 def _check_no_real_device(device: str) -> None:
-    real = {"mps": torch.backends.mps, "cuda": torch.cuda, "xpu": torch.xpu}[device]
-    if real.is_available():
+    if is_real(device):
         hiding = {"cuda": "hide it with CUDA_VISIBLE_DEVICES=", "xpu": "hide it with ZE_AFFINITY_MASK="}
         raise VirtualDeviceUnavailable(
             explain_error(
@@ -198,19 +224,31 @@ def _check_no_real_device(device: str) -> None:
         )
 
 
+def _check_backing(device: str, on: str) -> None:
+    found = _accelerator()
+    if on not in ("cpu", found):
+        raise VirtualDeviceUnavailable(
+            explain_error(
+                f"A virtual {device} device on {on} was asked for",
+                f"this machine's accelerator is {found}" if found != "cpu" else "this machine has no accelerator",
+                'write on="auto", which takes what is there.',
+            )
+        )
+
+
 # Operators that torch calls on a GPU alone, so that the CPU has neither a kernel nor a composite for them.
 DECOMPOSED = ("aten::_fused_rms_norm_backward",)
 _decomposed = dispatcher.Registrations()  # kernels end with the last reference to them; a virtual device stays
 
 
-def _decompose(device: str) -> None:
+def _decompose(device: str, on: str) -> None:
     for name in DECOMPOSED:
-        if dispatcher.find_operator(name) is not None and not dispatcher.runs_on(name, "CPU"):
+        if dispatcher.find_operator(name) is not None and not dispatcher.runs_on(name, on.upper()):
             _decomposed.add(name, dispatcher.backend_key(device), dispatcher.decomposition_of(name))
 
 
-def _register(library: Library, device: str, support: Support) -> frozenset[tuple[str, str]]:
-    """Our kernel for every operator that the physical backend has, and for every one that the virtual type has itself.
+def _register(library: Library, device: str, support: Support, on: str) -> frozenset[tuple[str, str]]:
+    """Our kernel for every operator that the device beneath has, and for every one that the virtual type has itself.
 
     The latter matters on builds that contain real kernels for the type: each one must be unreachable. The result is
     what got a kernel that refuses, because the dispatcher cannot tell such a one from a kernel that computes.
@@ -226,7 +264,7 @@ def _register(library: Library, device: str, support: Support) -> frozenset[tupl
         own = dispatcher.kernels_under(f"{functionality}{key}")
         whole = supported.whole(functionality, key, real)
         known = supported.listed(f"{functionality}{key}") | {name.partition("::")[2] for name in own}
-        names = {*dispatcher.kernels_under(f"{functionality}CPU"), *own, *(f"aten::{name}" for name in whole)}
+        names = {*dispatcher.kernels_under(f"{functionality}{on.upper()}"), *own, *(f"aten::{name}" for name in whole)}
         for name in sorted(names):
             space, _, short = name.partition("::")
             if space == "aten" and (f"{functionality}{key}", short) in native:

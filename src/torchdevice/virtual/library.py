@@ -22,12 +22,21 @@ class Usage(NamedTuple):
     ooms: int
 
 
+class Count(NamedTuple):
+    """How often an operator ran, was refused, and was computed by the CPU because the device beneath lacks it."""
+
+    operator: str
+    calls: int
+    denied: int
+    on_host: int
+
+
 _INT, _I64, _U64, _STR, _PTR = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_void_p
 # name: (result, arguments); an int result that is checked is written as None
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_error": (_STR, []),
     "td_functionalities": (_STR, []),
-    "td_init": (None, [_STR, _INT, _STR, _U64, _U64]),
+    "td_init": (None, [_STR, _STR, _INT, _STR, _U64, _U64]),
     "td_native_kernels": (_STR, []),
     "td_register": (None, [_STR, _STR, _STR, _STR]),
     "td_guard_dtypes": (None, [_STR, _STR]),
@@ -102,9 +111,9 @@ class Library:
             raise RuntimeError(self._dll.td_error().decode())
         return milliseconds
 
-    def counts(self) -> list[tuple[str, int, int]]:
+    def counts(self) -> list[Count]:
         rows = (row.split("\t") for row in self._lines("counts"))
-        return [(name, int(calls), int(denied)) for name, calls, denied in rows]
+        return [Count(name, *map(int, figures)) for name, *figures in rows]
 
     def capture_begin(self) -> int:
         graph = ctypes.c_int64()

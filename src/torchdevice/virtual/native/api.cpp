@@ -56,19 +56,6 @@ torchdevice::StorageImpl* storage_at(void* pointer, torchdevice::DeviceType type
   return storage;
 }
 
-c10::BackendComponent backend_of(torchdevice::DeviceType type) {
-  switch (type) {
-    case torchdevice::DeviceType::CUDA:
-      return c10::BackendComponent::CUDABit;
-    case torchdevice::DeviceType::XPU:
-      return c10::BackendComponent::XPUBit;
-    case torchdevice::DeviceType::MPS:
-      return c10::BackendComponent::MPSBit;
-    default:
-      TORCH_CHECK(false, "no virtual device of type ", type);
-  }
-}
-
 // What Python gives by name. A functionality's name begins its dispatch keys: CPU, SparseCPU, …
 template <class T>
 struct Named {
@@ -88,6 +75,7 @@ const Named<torchdevice::Flag> kFlags[] = {
     {"deny", torchdevice::kDeny},
     {"warn", torchdevice::kWarn},
     {"even_sizes", torchdevice::kEvenSizes},
+    {"on_host", torchdevice::kOnHost},
 };
 
 template <class T, size_t n>
@@ -150,14 +138,18 @@ API const char* td_functionalities() {
   return text.c_str();
 }
 
-API int td_init(const char* device, int count, const char* denied_dtypes, uint64_t limit, uint64_t capacity) {
+// `on`: the type of the device that computes, "cpu" or an accelerator that is there.
+API int td_init(
+    const char* device, const char* on, int count, const char* denied_dtypes, uint64_t limit, uint64_t capacity) {
   return guarded([&] {
     TORCH_CHECK(count > 0 && count <= kMaxDevices, "between 1 and ", kMaxDevices, " devices can be made, not ", count);
     TORCH_CHECK(!installed, "this process has a virtual device already");
     const auto type = Device(std::string(given(device, "device"))).type();
     const uint64_t dtypes = dtypes_of(denied_dtypes);
+    TORCH_CHECK(type != DeviceType::CPU, "the CPU needs no virtual device");
     config.backend = backend_of(type);
     config.type = type;
+    backing.choose(Device(std::string(given(on, "device that computes"))).type());
     installed = true;
     config.count = count;
     config.denied_dtypes = dtypes;
@@ -182,7 +174,12 @@ API int td_register(const char* name, const char* kind, const char* flags, const
     const auto colon = full.find("::");
     TORCH_CHECK(installed && colon != std::string::npos, "no operator can be registered as ", full);
     const auto key = functionality(kind);
-    auto* record = make_record(full, flags_of(flags), dtypes_of(denied_dtypes), key);
+    const auto dot = full.find('.');
+    const auto op = c10::Dispatcher::singleton().findSchema(
+        {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
+    uint32_t how = flags_of(flags);
+    if (op && !is_computed_by_backing(*op, key)) how |= kOnHost;
+    auto* record = make_record(full, how, dtypes_of(denied_dtypes), key);
     Quiet quiet;
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     library(full.substr(0, colon).c_str(), config.key(key))
@@ -214,7 +211,7 @@ API int td_default_generators(int yes) {
   return 0;
 }
 
-// "name \t calls \t denied" a line; valid until the next call on this thread.
+// "name \t calls \t denied \t on the host" per line; valid until the next call on this thread.
 API const char* td_counts() {
   text = dump_records();
   return text.c_str();
@@ -245,17 +242,15 @@ API int td_set_stream(int64_t id, int device) {
 // Not a number: one of them is no event, or not any more.
 API double td_elapsed(int64_t from, int64_t to) {
   double milliseconds = std::numeric_limits<double>::quiet_NaN();
-  guarded([&] { milliseconds = event_milliseconds(to) - event_milliseconds(from); });
+  guarded([&] { milliseconds = milliseconds_between(from, to); });
   return milliseconds;
 }
 
 // current, peak, allocated, freed of bytes, then of blocks; then the number of refused allocations.
 API int td_usage(int device, int64_t* out) {
   return guarded([&] {
-    const Usage& u = usage(index(device));
-    const int64_t values[] = {u.bytes,  u.bytes_peak,  u.bytes_allocated,  u.bytes_freed, u.blocks,
-                              u.blocks_peak, u.blocks_allocated, u.blocks_freed, u.ooms};
-    std::memcpy(given(out, "room for figures"), values, sizeof values);
+    const auto values = figures(index(device));
+    std::copy(values.begin(), values.end(), given(out, "room for figures"));
   });
 }
 API int td_reset_peak(int device) {
@@ -274,11 +269,12 @@ API uint64_t td_limit(int device) {
   return bytes;
 }
 
-// Puts the bytes of a physical storage (shared memory) under a virtual one; both are StorageImpl pointers.
-API int td_adopt(void* virtual_storage, void* physical_storage) {
+// Puts the bytes of a storage of the host (shared memory) under a virtual one; both are StorageImpl pointers.
+API int td_adopt(void* virtual_storage, void* host_storage) {
   return guarded([&] {
     auto* to = storage_at(virtual_storage, config.type);
-    auto* from = storage_at(physical_storage, config.physical.type());
+    auto* from = storage_at(host_storage, DeviceType::CPU);
+    TORCH_CHECK(backing.is_host(), "memory of the host cannot be that of a ", config.type, " device on ", backing.type());
     c10::raw::intrusive_ptr::incref(from);
     c10::DataPtr shared(from->_mutable_data_ptr_no_checks().get(), from,
                         [](void* p) { c10::raw::intrusive_ptr::decref(static_cast<StorageImpl*>(p)); }, from->device());

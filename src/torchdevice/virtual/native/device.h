@@ -1,27 +1,31 @@
 // What the parts of the virtual-device library share: the configuration, and what each part offers to the others.
 //
+//   backing.cpp  what holds the bytes and computes: the CPU, or an accelerator that is really there
 //   memory.cpp   the allocator with its per-device statistics and limit, pinned host memory
 //   guard.cpp    current device, streams, events; the autograd engine's queues
 //   hooks.cpp    what ATen asks of a backend (MPS, CUDA, XPU hooks) and the random generator
-//   relabel.cpp  virtual tensor <-> physical tensor over the same bytes, for every layout
+//   relabel.cpp  virtual tensor <-> tensor of the backing over the same bytes, for every layout
 //   kernel.cpp   the one boxed kernel behind (nearly) all operators, counts, refusals
 //   graphs.cpp   capture and replay of calls
 //   native.cpp   operators that need a kernel of their own
 //   api.cpp      the C functions that Python calls; nothing else is visible from outside
 //
-// A *virtual* tensor carries the virtual device type (mps, cuda, xpu). Its bytes belong to the *physical* device, whose
-// kernels compute. The physical device is a field of the configuration; nothing here assumes that it is the CPU but the
-// default value.
+// A *virtual* tensor carries the virtual device type (mps, cuda, xpu). Its bytes belong to the *backing*, whose kernels
+// compute. "On the host" and "on the backing" are the same only where the backing is the CPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/detail/AcceleratorHooksInterface.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/Stream.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -48,18 +52,47 @@ struct Config {
   int count = 1;
   uint64_t denied_dtypes = 0;  // one bit per ScalarType: no tensor of it can exist on the device
   size_t capacity = 0;         // what the device says it has in all
-  Device physical = Device(c10::kCPU);
-  c10::BackendComponent physical_backend = c10::BackendComponent::CPUBit;
 
   DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend);
   }
-  DispatchKey physical_key(DispatchKey functionality = DispatchKey::Dense) const {
-    return c10::toRuntimePerBackendFunctionalityKey(functionality, physical_backend);
-  }
   bool is_mps() const { return type == DeviceType::MPS; }
 };
 extern Config config;
+c10::BackendComponent backend_of(DeviceType type);  // raises for a type that is neither the CPU nor an accelerator here
+
+// ---- backing.cpp
+class Backing {
+ public:
+  void choose(DeviceType type);  // once, before anything is installed; raises where it cannot compute
+  bool is_host() const { return type_ == DeviceType::CPU; }
+  DeviceType type() const { return type_; }
+  // What stands behind the virtual device with this index.
+  Device device(DeviceIndex index) const {
+    return is_host() ? Device(type_) : Device(type_, static_cast<DeviceIndex>(index % count_));
+  }
+  bool is_shared(DeviceIndex index) const { return index >= count_; }  // another virtual device has it too
+  DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
+    return c10::toRuntimePerBackendFunctionalityKey(functionality, backend_);
+  }
+  c10::Allocator* allocator() const { return c10::GetAllocator(type_); }
+  // The rest is asked of accelerators only.
+  const c10::impl::DeviceGuardImplInterface& guard() const { return *guard_; }
+  const at::AcceleratorHooksInterface& hooks() const;
+  c10::DeviceAllocator* device_allocator() const;  // null: it keeps no statistics
+  c10::Stream stream(const c10::Stream& virtual_stream) const;
+  c10::Stream label(const c10::Stream& stream, DeviceIndex index) const;
+
+ private:
+  DeviceType type_ = DeviceType::CPU;
+  c10::BackendComponent backend_ = c10::BackendComponent::CPUBit;
+  DeviceIndex count_ = 1;
+  const c10::impl::DeviceGuardImplInterface* guard_ = nullptr;
+};
+extern Backing backing;
+at::Generator new_backing_generator(DeviceIndex index);
+// Takes the backing out of torch's list of accelerators: it refuses two of them in one process.
+void hide_backing();
 
 // For methods that only some of the supported torch versions have, which therefore cannot say `override`: where the base
 // class has one of that name, both have the same parameters and result, or the library does not compile.
@@ -85,7 +118,7 @@ struct Signature<Result (Class::*)(Arguments...) const> {
       #Ours "::" #method " no longer overrides that of " #Base)
 
 inline bool is_virtual(const Tensor& t) { return t.device().type() == config.type; }
-inline bool is_physical(const Tensor& t) { return t.device().type() == config.physical.type(); }
+inline bool is_on_backing(const Tensor& t) { return t.device().type() == backing.type(); }
 // Raises what the real backend raises for a dtype that it cannot hold.
 void check_dtype(c10::ScalarType dtype);
 
@@ -97,15 +130,18 @@ struct Usage {  // of one device; `all` in the words of torch.cuda.memory_stats
   std::atomic<int64_t> ooms{0};
 };
 Usage& usage(DeviceIndex device);
+// current, peak, allocated, freed of bytes, then of blocks; then the number of refused allocations.
+std::array<int64_t, 9> figures(DeviceIndex device);
 void reset_peak(DeviceIndex device);
 void reset_accumulated(DeviceIndex device);
 c10::Allocator* virtual_allocator();
-c10::Allocator* physical_allocator();
 c10::Allocator* pinned_allocator();
 bool is_pinned(const void* data);
 // The same bytes under the virtual device's label; counted until they are freed. Raises when the limit is passed.
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device);
-// The physical device had no memory left: the virtual one says so in the words and the class of the real one.
+// What the backing's allocator made of it, for an allocation under the virtual label.
+const c10::DataPtr& unlabelled(const c10::DataPtr& data);
+// The backing had no memory left: the virtual device says so in the words and the class of the real one.
 void raise_if_full(const c10::Error& error, Device device);
 void install_allocators();
 
@@ -115,9 +151,10 @@ void set_current_device(DeviceIndex device);  // raises for an ordinal that does
 inline Device resolve(Device d) { return d.has_index() ? d : Device(d.type(), current_device()); }
 c10::Stream current_stream(DeviceIndex device);
 void set_current_stream(c10::Stream stream);
-c10::Stream new_stream(DeviceIndex device);
-double milliseconds();                      // a monotonic clock
-double event_milliseconds(int64_t event);  // when an event, given by its id, was recorded
+c10::Stream new_stream(DeviceIndex device, int priority);
+double milliseconds();                                 // a monotonic clock
+double milliseconds_between(int64_t from, int64_t to);  // two recorded events, given by their ids
+void synchronize(DeviceIndex device);
 void install_guard();
 // The autograd engine makes its queues at the first backward. True: that was before the device existed, and it was repaired.
 bool repair_autograd_queues();
@@ -125,23 +162,24 @@ bool autograd_threads_run();
 
 // ---- hooks.cpp
 void install_hooks();
-at::Generator physical_generator(const std::optional<at::Generator>& asked, Device device);
+at::Generator backing_generator(const std::optional<at::Generator>& asked, Device device);
 // While set, torch.Generator(device=…) hands out the device's default generator instead of a new one.
 void hand_out_default_generators(bool yes);
 
 // ---- kernel.cpp
 enum Flag : uint32_t {  // Python gives them by name: kFlags in api.cpp
-  kNoDeviceCheck = 1,  // 0-dim tensors of the physical device may take part (torch: `device_check: NoCheck`)
-  kAnyDevice = 2,      // tensors of the physical device may take part (copies)
+  kNoDeviceCheck = 1,  // 0-dim tensors of the host may take part (torch: `device_check: NoCheck`)
+  kAnyDevice = 2,      // tensors of the host may take part (copies)
   kDeny = 4,           // the real backend lacks it: NotImplementedError
   kWarn = 8,           // the real backend would fall back to the CPU: run, warn once
   kEvenSizes = 16,     // adaptive pooling: the real backend refuses sizes that do not divide
+  kOnHost = 32,        // the backing lacks it: the CPU computes, with copies
 };
 struct OpRecord {
   std::string name;
   uint32_t flags = 0;
   uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the real backend's kernel refuses
-  std::atomic<uint64_t> calls{0}, denied{0};
+  std::atomic<uint64_t> calls{0}, denied{0}, on_host{0};
   std::atomic<const std::vector<uint8_t>*> plan{nullptr};  // which arguments matter; made at the first call
 };
 OpRecord* make_record(
@@ -152,6 +190,8 @@ void reset_records();
 void run_boxed(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record,
     DispatchKey functionality = DispatchKey::Dense);
+// Whether the backing has a kernel for it, of its own or of torch's composites. Only asked of dense tensors.
+bool is_computed_by_backing(const c10::OperatorHandle& op, DispatchKey functionality);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
 // For composites that the real backend refuses for some dtypes: checks, then lets torch decompose as ever.
 torch::CppFunction dtype_guard(OpRecord* record);

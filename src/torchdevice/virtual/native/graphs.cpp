@@ -133,7 +133,7 @@ void capture_touch(const Tensor& written) {
   for (const auto& s : graph.saved)
     if (s.tensor.is_same(written)) return;
   at::AutoDispatchBelowADInplaceOrView guard;
-  graph.saved.push_back({written, physical_alias(written).clone()});
+  graph.saved.push_back({written, backing_alias(written).clone()});
 }
 
 void capture_copy(const Tensor& self, const Tensor& src) {
@@ -153,7 +153,7 @@ void capture_end(int64_t graph) {
   std::lock_guard<std::mutex> lock(found->mutex);
   at::AutoDispatchBelowADInplaceOrView guard;
   auto& saved = found->saved;
-  for (auto it = saved.rbegin(); it != saved.rend(); ++it) physical_alias(it->tensor).copy_(it->before);
+  for (auto it = saved.rbegin(); it != saved.rend(); ++it) backing_alias(it->tensor).copy_(it->before);
   saved.clear();
 }
 

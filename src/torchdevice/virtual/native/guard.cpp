@@ -1,8 +1,8 @@
 // Current device, streams and events of the virtual devices, and the autograd engine's per-device queues.
-// Everything computes at once on the calling thread: a stream is a name, an event is a time stamp.
+// On the CPU everything computes at once on the calling thread: a stream is a name, an event is a time stamp. On an
+// accelerator they are its own.
 #include "device.h"
 
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/profiler/stubs/base.h>
 #if __has_include(<torch/csrc/distributed/c10d/reducer_timer.hpp>)
@@ -23,8 +23,10 @@ thread_local c10::StreamId streams[kMaxDevices] = {};  // 0 is the default strea
 std::atomic<c10::StreamId> last_stream{0};
 
 struct EventData {
-  double recorded_at;
+  double recorded_at = 0.0;
+  void* of_backing = nullptr;
 };
+void* behind(void* event) { return event ? static_cast<EventData*>(event)->of_backing : nullptr; }
 
 // Events are known to Python by their address: only those that still exist are followed.
 struct LiveEvents {
@@ -44,6 +46,14 @@ DeviceIndex checked(DeviceIndex device) {
   return device < 0 ? current : device;
 }
 
+// torch 2.11 asks guards for it; before, nobody did.
+template <class Guard>
+void* native_handle(const Guard& guard, const c10::Stream& stream) {
+  if constexpr (requires { guard.getStreamNativeHandle(stream); })
+    if (!backing.is_host()) return guard.getStreamNativeHandle(backing.stream(stream));
+  return reinterpret_cast<void*>(stream.id());
+}
+
 struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   DeviceType type() const override { return config.type; }
   Device exchangeDevice(Device d) const override {
@@ -61,46 +71,67 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getStream(Device d) const override { return current_stream(d.index()); }
   c10::Stream getDefaultStream(Device d) const override {
+    if (!backing.is_host()) {
+      const auto index = checked(d.index());
+      return backing.label(backing.guard().getDefaultStream(backing.device(index)), index);
+    }
     return c10::Stream(c10::Stream::DEFAULT, Device(config.type, checked(d.index())));
   }
-  c10::Stream getStreamFromGlobalPool(Device d, bool) const override { return new_stream(d.index()); }
-  c10::Stream getNewStream(Device d, int) const override { return new_stream(d.index()); }
+  c10::Stream getStreamFromGlobalPool(Device d, bool high) const override { return new_stream(d.index(), high ? -1 : 0); }
+  c10::Stream getNewStream(Device d, int priority) const override { return new_stream(d.index(), priority); }
   c10::Stream exchangeStream(c10::Stream s) const override {
     auto old = current_stream(s.device_index());
     set_current_stream(s);
     return old;
   }
-  virtual void* getStreamNativeHandle(const c10::Stream s) const { return reinterpret_cast<void*>(s.id()); }
+  virtual void* getStreamNativeHandle(const c10::Stream s) const { return native_handle(backing.guard(), s); }
   DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(config.count); }
-  void destroyEvent(void* e, const DeviceIndex) const noexcept override {
+  void destroyEvent(void* e, const DeviceIndex device) const noexcept override {
     auto* event = static_cast<EventData*>(e);
+    if (!event) return;
     auto& live = live_events();
     {
       std::lock_guard<std::mutex> lock(live.mutex);
       live.all.erase(event);
     }
+    if (event->of_backing) backing.guard().destroyEvent(event->of_backing, backing.device(device).index());
     delete event;
   }
-  void record(void** e, const c10::Stream&, const DeviceIndex, const c10::EventFlag) const override {
+  void record(void** e, const c10::Stream& stream, const DeviceIndex device, const c10::EventFlag flag) const override {
     if (!*e) {
-      auto* made = new EventData{0.0};
+      auto* made = new EventData;
       auto& live = live_events();
       std::lock_guard<std::mutex> lock(live.mutex);
       live.all.insert(made);
       *e = made;
     }
-    static_cast<EventData*>(*e)->recorded_at = milliseconds();
+    auto* event = static_cast<EventData*>(*e);
+    event->recorded_at = milliseconds();
+    if (backing.is_host()) return;
+    const auto index = backing.device(checked(device)).index();
+    backing.guard().record(&event->of_backing, backing.stream(stream), index, flag);
   }
-  void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override {}
+  void block(void* e, const c10::Stream& stream) const override {
+    if (!backing.is_host() && e) backing.guard().block(behind(e), backing.stream(stream));
+  }
+  bool queryEvent(void* e) const override { return backing.is_host() || backing.guard().queryEvent(behind(e)); }
+  bool queryStream(const c10::Stream& stream) const override {
+    return backing.is_host() || backing.guard().queryStream(backing.stream(stream));
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    if (!backing.is_host()) backing.guard().synchronizeStream(backing.stream(stream));
+  }
   virtual bool isStreamCapturing(const c10::Stream&) const { return capturing(); }
-  void synchronizeEvent(void*) const override {}
-  void synchronizeDevice(const DeviceIndex) const override {}
-  void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
-  double elapsedTime(void* a, void* b, const DeviceIndex) const override {
+  void synchronizeEvent(void* e) const override {
+    if (!backing.is_host() && e) backing.guard().synchronizeEvent(behind(e));
+  }
+  void synchronizeDevice(const DeviceIndex device) const override { synchronize(device); }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
+    if (!backing.is_host()) backing.guard().recordDataPtrOnStream(unlabelled(data), backing.stream(stream));
+  }
+  double elapsedTime(void* a, void* b, const DeviceIndex device) const override {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
+    if (!backing.is_host()) return backing.guard().elapsedTime(behind(a), behind(b), backing.device(checked(device)).index());
     return static_cast<EventData*>(b)->recorded_at - static_cast<EventData*>(a)->recorded_at;
   }
 #if __has_include(<c10/core/DeviceCapability.h>)
@@ -162,12 +193,17 @@ double milliseconds() {
   return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
-double event_milliseconds(int64_t event) {
+double milliseconds_between(int64_t from, int64_t to) {
   auto& live = live_events();
   std::lock_guard<std::mutex> lock(live.mutex);
-  const auto found = live.all.find(reinterpret_cast<const EventData*>(event));
-  TORCH_CHECK(found != live.all.end(), "Both events must be recorded before calculating elapsed time.");
-  return (*found)->recorded_at;
+  auto *first = reinterpret_cast<EventData*>(from), *second = reinterpret_cast<EventData*>(to);
+  TORCH_CHECK(
+      live.all.count(first) && live.all.count(second), "Both events must be recorded before calculating elapsed time.");
+  return c10::impl::getDeviceGuardImpl(config.type)->elapsedTime(first, second, current);
+}
+
+void synchronize(DeviceIndex device) {
+  if (!backing.is_host()) backing.guard().synchronizeDevice(backing.device(checked(device)).index());
 }
 
 DeviceIndex current_device() { return current; }
@@ -176,12 +212,24 @@ void set_current_device(DeviceIndex device) { current = checked(device); }
 
 c10::Stream current_stream(DeviceIndex device) {
   device = checked(device);
+  if (!backing.is_host()) return backing.label(backing.guard().getStream(backing.device(device)), device);
   return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), streams[device]);
 }
 
-void set_current_stream(c10::Stream stream) { streams[checked(stream.device_index())] = stream.id(); }
+void set_current_stream(c10::Stream stream) {
+  const DeviceIndex device = checked(stream.device_index());
+  if (backing.is_host()) streams[device] = stream.id();
+  else backing.guard().exchangeStream(backing.stream(stream));
+}
 
-c10::Stream new_stream(DeviceIndex device) {
+c10::Stream new_stream(DeviceIndex device, int priority) {
+  if (!backing.is_host()) {
+    device = checked(device);
+    // Metal has one stream.
+    const Device there = backing.device(device);
+    if (backing.type() == DeviceType::MPS) return backing.label(backing.guard().getDefaultStream(there), device);
+    return backing.label(backing.guard().getStreamFromGlobalPool(there, priority < 0), device);
+  }
   return c10::Stream(c10::Stream::UNSAFE, Device(config.type, checked(device)), ++last_stream);
 }
 

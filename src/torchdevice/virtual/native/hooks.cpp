@@ -5,7 +5,7 @@
 // Methods without `override` exist only in some of the supported torch versions; each is checked below its class.
 #include "device.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/MPSHooksInterface.h>
 #include <ATen/detail/XPUHooksInterface.h>
@@ -18,22 +18,30 @@ namespace torchdevice {
 
 namespace {
 
-// A generator of the virtual device draws from one of the physical device: streams equal the CPU's bit for bit.
+// A generator of the virtual device draws from one of the backing: the same seed gives the backing's numbers bit for bit.
 // Kernels lock the inner generator while they draw, torch's Python locks the outer one: here the inner is locked too.
 struct VirtualGenerator final : c10::GeneratorImpl {
   at::Generator inner;
-  uint64_t offset = 0;  // torch.cuda's philox offset: kept for who reads it back, unused
+  uint64_t offset = 0;  // torch.cuda's philox offset: the CPU has none, so it is kept for who reads it back
 
-  explicit VirtualGenerator(Device device)
-      : GeneratorImpl(device, DispatchKeySet(config.key())),
-        inner(at::detail::createCPUGenerator(c10::default_rng_seed_val)) {}
+  VirtualGenerator(Device device, at::Generator draws_from)
+      : GeneratorImpl(device, DispatchKeySet(config.key())), inner(std::move(draws_from)) {}
   void set_current_seed(uint64_t seed) override {
     const auto lock = locked();
     inner.set_current_seed(seed);
     offset = 0;
   }
-  void set_offset(uint64_t value) override { offset = value; }
-  uint64_t get_offset() const override { return offset; }
+  void set_offset(uint64_t value) override {
+    offset = value;
+    if (backing.is_host()) return;
+    const auto lock = locked();
+    inner.set_offset(value);
+  }
+  uint64_t get_offset() const override {
+    if (backing.is_host()) return offset;
+    const auto lock = locked();
+    return inner.unsafeGetGeneratorImpl()->get_offset();
+  }
   uint64_t current_seed() const override {
     const auto lock = locked();
     return inner.current_seed();
@@ -54,14 +62,11 @@ struct VirtualGenerator final : c10::GeneratorImpl {
     inner = static_cast<VirtualGenerator*>(state.get())->inner;
   }
   c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
-    auto same = c10::make_intrusive<VirtualGenerator>(device_);
-    same->inner = inner;
-    return same;
+    return c10::make_intrusive<VirtualGenerator>(device_, inner);
   }
   VirtualGenerator* clone_impl() const override {
     const auto lock = locked();
-    auto* copy = new VirtualGenerator(device_);
-    copy->inner = inner.clone();
+    auto* copy = new VirtualGenerator(device_, inner.clone());
     copy->offset = offset;
     return copy;
   }
@@ -73,7 +78,14 @@ struct VirtualGenerator final : c10::GeneratorImpl {
 const at::Generator& default_generator(DeviceIndex device) {
   static auto* all = [] {
     auto* v = new std::vector<at::Generator>;
-    for (int i = 0; i < config.count; i++) v->push_back(at::make_generator<VirtualGenerator>(Device(config.type, i)));
+    for (int i = 0; i < config.count; i++) {
+      // An accelerator's own default generator is free: nobody but the virtual device can use it.
+      const auto index = static_cast<DeviceIndex>(i);
+      const bool own = backing.is_host() || backing.is_shared(index);
+      v->push_back(at::make_generator<VirtualGenerator>(
+          Device(config.type, index),
+          own ? new_backing_generator(index) : at::globalContext().defaultGenerator(backing.device(index))));
+    }
     return v;
   }();
   if (device < 0) device = current_device();
@@ -85,7 +97,8 @@ std::atomic<bool> default_generators_wanted{false};
 
 at::Generator new_generator(DeviceIndex device) {
   if (default_generators_wanted) return default_generator(device);
-  return at::make_generator<VirtualGenerator>(Device(config.type, device < 0 ? current_device() : device));
+  if (device < 0) device = current_device();
+  return at::make_generator<VirtualGenerator>(Device(config.type, device), new_backing_generator(device));
 }
 
 #define TORCHDEVICE_COMMON_HOOKS                                                                            \
@@ -108,26 +121,35 @@ at::Generator new_generator(DeviceIndex device) {
   const at::Generator& getDefaultGenerator(DeviceIndex i = -1) const override { return default_generator(i); } \
   at::Generator getNewGenerator(DeviceIndex i = -1) const override { return new_generator(i); }
 
+// torch.mps.event knows events by numbers; they are events of the device's guard.
 struct MPSEvents {
   std::mutex mutex;
-  std::unordered_map<uint32_t, double> recorded;
+  std::unordered_map<uint32_t, void*> made;
   uint32_t last = 0;
+  void*& at(uint32_t id) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return made[id];
+  }
 };
 MPSEvents& mps_events() {
   static auto* events = new MPSEvents;
   return *events;
 }
+const c10::impl::DeviceGuardImplInterface& own_guard() { return *c10::impl::getDeviceGuardImpl(config.type); }
 
 struct VirtualMPSHooks final : at::MPSHooksInterface {
   TORCHDEVICE_COMMON_HOOKS
   bool hasMPS() const override { return true; }
   bool isOnMacOSorNewer(unsigned, unsigned) const override { return true; }
   at::Allocator* getMPSDeviceAllocator() const override { return virtual_allocator(); }
-  void deviceSynchronize() const override {}
+  void deviceSynchronize() const override { synchronize(0); }
   void commitStream() const override {}
-  void emptyCache() const override {}
-  size_t getCurrentAllocatedMemory() const override { return usage(0).bytes; }
-  size_t getDriverAllocatedMemory() const override { return usage(0).bytes; }
+  void emptyCache() const override { static_cast<c10::DeviceAllocator*>(virtual_allocator())->emptyCache(); }
+  size_t getCurrentAllocatedMemory() const override { return static_cast<size_t>(figures(0)[0]); }
+  size_t getDriverAllocatedMemory() const override {
+    auto* allocator = static_cast<c10::DeviceAllocator*>(virtual_allocator());
+    return static_cast<size_t>(allocator->getDeviceStats(0).reserved_bytes[0].current);
+  }
   size_t getRecommendedMaxMemory() const override { return config.capacity; }
   virtual size_t getMaxBufferLength() const { return config.capacity; }
   void setMemoryFraction(double) const override {}
@@ -141,20 +163,17 @@ struct VirtualMPSHooks final : at::MPSHooksInterface {
   void releaseEvent(uint32_t id) const override {
     auto& e = mps_events();
     std::lock_guard<std::mutex> lock(e.mutex);
-    e.recorded.erase(id);
+    if (void* made = e.made[id]) own_guard().destroyEvent(made, 0);
+    e.made.erase(id);
   }
   void recordEvent(uint32_t id) const override {
-    auto& e = mps_events();
-    std::lock_guard<std::mutex> lock(e.mutex);
-    e.recorded[id] = milliseconds();
+    own_guard().record(&mps_events().at(id), current_stream(0), 0, c10::EventFlag::BACKEND_DEFAULT);
   }
-  void waitForEvent(uint32_t) const override {}
-  void synchronizeEvent(uint32_t) const override {}
-  bool queryEvent(uint32_t) const override { return true; }
+  void waitForEvent(uint32_t id) const override { own_guard().block(mps_events().at(id), current_stream(0)); }
+  void synchronizeEvent(uint32_t id) const override { own_guard().synchronizeEvent(mps_events().at(id)); }
+  bool queryEvent(uint32_t id) const override { return own_guard().queryEvent(mps_events().at(id)); }
   double elapsedTimeOfEvents(uint32_t from, uint32_t to) const override {
-    auto& e = mps_events();
-    std::lock_guard<std::mutex> lock(e.mutex);
-    return e.recorded[to] - e.recorded[from];
+    return own_guard().elapsedTime(mps_events().at(from), mps_events().at(to), 0);
   }
 };
 
@@ -167,7 +186,7 @@ struct VirtualCUDAHooks final : at::CUDAHooksInterface {
   DeviceIndex current_device() const override { return torchdevice::current_device(); }
   at::Allocator* getCUDADeviceAllocator() const override { return virtual_allocator(); }
   int getNumGPUs() const override { return config.count; }
-  void deviceSynchronize(DeviceIndex) const override {}
+  void deviceSynchronize(DeviceIndex device) const override { synchronize(device); }
   long versionCUDART() const override { return 12080; }
   std::string showConfig() const override { return "virtual CUDA device"; }
   int64_t cuFFTGetPlanCacheMaxSize(DeviceIndex) const override { return 4096; }
@@ -185,7 +204,7 @@ struct VirtualXPUHooks final : at::XPUHooksInterface {
   std::string showConfig() const override { return "virtual XPU device"; }
   DeviceIndex getNumGPUs() const override { return static_cast<DeviceIndex>(config.count); }
   DeviceIndex current_device() const override { return torchdevice::current_device(); }
-  void deviceSynchronize(DeviceIndex) const override {}
+  void deviceSynchronize(DeviceIndex device) const override { synchronize(device); }
   int32_t getGlobalIdxFromDevice(const Device& d) const override { return d.index(); }
 };
 
@@ -201,15 +220,17 @@ void transplant(const Base& theirs) {
 // The other types get the interface's own answers ("not built"): torch refuses two accelerators in one process, and a
 // CUDA build counts as one even where no GPU can be seen.
 void install_hooks() {
+  const auto is_backing = [](DeviceType type) { return type == backing.type(); };
   if (config.type == DeviceType::MPS) transplant<VirtualMPSHooks>(at::detail::getMPSHooks());
-  else transplant<at::MPSHooksInterface>(at::detail::getMPSHooks());
+  else if (!is_backing(DeviceType::MPS)) transplant<at::MPSHooksInterface>(at::detail::getMPSHooks());
   if (config.type == DeviceType::CUDA) transplant<VirtualCUDAHooks>(at::detail::getCUDAHooks());
-  else transplant<at::CUDAHooksInterface>(at::detail::getCUDAHooks());
+  else if (!is_backing(DeviceType::CUDA)) transplant<at::CUDAHooksInterface>(at::detail::getCUDAHooks());
   if (config.type == DeviceType::XPU) transplant<VirtualXPUHooks>(at::detail::getXPUHooks());
-  else transplant<at::XPUHooksInterface>(at::detail::getXPUHooks());
+  else if (!is_backing(DeviceType::XPU)) transplant<at::XPUHooksInterface>(at::detail::getXPUHooks());
+  hide_backing();
 }
 
-at::Generator physical_generator(const std::optional<at::Generator>& asked, Device device) {
+at::Generator backing_generator(const std::optional<at::Generator>& asked, Device device) {
   if (!asked.has_value() || !asked->defined())
     return static_cast<VirtualGenerator*>(default_generator(device.index()).unsafeGetGeneratorImpl())->inner;
   TORCH_CHECK(

@@ -1,11 +1,12 @@
-// The one boxed kernel behind (nearly) every operator of a virtual device: check devices, hand physical stand-ins to the
-// physical backend's kernel, relabel what comes back. Also here: counts and refusals. Graphs are in graphs.cpp.
+// The one boxed kernel behind (nearly) every operator of a virtual device: check devices, hand stand-ins to the backing's
+// kernel, relabel what comes back. Also here: counts and refusals. Graphs are in graphs.cpp.
 //
 // Random numbers. An operator that takes a generator is given the one behind the virtual device's: nothing is shared with
 // the CPU's own. torch's one operator that draws without naming a generator, native_dropout, is in native.cpp. What is left
-// are other libraries' operators with the tag `nondeterministic_seeded`: they draw from the physical device's default
-// generator, which holds the virtual device's numbers for the length of the call (`Drawing`). One of them runs at a time,
-// so virtual devices never see each other's numbers; a thread that draws on the physical device itself meanwhile does.
+// are other libraries' operators with the tag `nondeterministic_seeded`: they draw from the backing's default
+// generator. Of an accelerator that is the virtual device's own. The CPU's holds the virtual device's numbers for the
+// length of the call (`Drawing`). One of them runs at a time, so virtual devices never see each other's numbers; a thread
+// that draws on the CPU itself meanwhile does.
 #include "relabel.h"
 
 #include <ATen/Context.h>
@@ -104,7 +105,7 @@ c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint
     return list;
   }
   if (v.isOptionalTensorList()) {
-    // Index lists: tensors of the physical device are welcome in them.
+    // Index lists: tensors of the host are welcome in them.
     c10::List<std::optional<Tensor>> list;
     for (const auto& t : v.toOptionalTensorVector()) {
       TORCH_CHECK(
@@ -176,18 +177,20 @@ Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
   return {plan->data() + 1, plan->data() + plan->size()};
 }
 
-// While it lives, the physical device's own generator goes on where the virtual device's stopped. The generators' own
+// While it lives, the backing's own generator goes on where the virtual device's stopped. The generators' own
 // mutexes are held only for reading and writing a state: the kernel between takes them itself.
 class Drawing {
  public:
   explicit Drawing(Device device)
       : alone_(one_at_a_time()),
-        ours_(physical_generator(std::nullopt, device)),
-        own_(at::globalContext().defaultGenerator(config.physical)),
-        before_(state_of(own_)) {
+        ours_(backing_generator(std::nullopt, device)),
+        own_(at::globalContext().defaultGenerator(backing.device(device.index()))) {
+    if (ours_ == own_) return;
+    before_ = state_of(own_);
     set_state(own_, state_of(ours_));
   }
   ~Drawing() {
+    if (ours_ == own_) return;
     set_state(ours_, state_of(own_));
     set_state(own_, before_);
   }
@@ -242,17 +245,22 @@ struct DtypeGuard final : c10::OperatorKernel {
   }
 };
 
-// For operators that nobody registered by name: other libraries' operators, and those without a physical kernel.
+// For operators that nobody registered by name: other libraries' operators, and those without a kernel of the backing.
 struct BoxedFallback final : c10::OperatorKernel {
   uint32_t flags;
   DispatchKey functionality;
   BoxedFallback(uint32_t f, DispatchKey d) : flags(f), functionality(d) {}
   void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), flags, 0, functionality), functionality);
+    const uint32_t here = is_computed_by_backing(op, functionality) ? flags : flags | kOnHost;
+    run_boxed(op, keys, stack, make_record(toString(op.operator_name()), here, 0, functionality), functionality);
   }
 };
 
 }  // namespace
+
+bool is_computed_by_backing(const c10::OperatorHandle& op, DispatchKey functionality) {
+  return backing.is_host() || functionality != DispatchKey::Dense || op.hasComputedKernelForDispatchKey(backing.key());
+}
 
 void run_boxed(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record, DispatchKey functionality) {
@@ -265,6 +273,10 @@ void run_boxed(
     warn_fallback(op);
     // What a Mac does with a dense operator: torch's own fallback, with its copies to the CPU and back.
     if (functionality == DispatchKey::Dense) return at::native::cpu_fallback(op, stack);
+  }
+  if (C10_UNLIKELY(record->flags & kOnHost)) {
+    record->on_host++;
+    return at::native::cpu_fallback(op, stack);
   }
   if (C10_UNLIKELY(record->denied_dtypes)) refuse_dtypes(op, *stack, base, record);
   if (C10_UNLIKELY(record->flags & kEvenSizes)) refuse_uneven(*stack, base, record);
@@ -288,9 +300,9 @@ void run_boxed(
       const Device d = v.toDevice();
       if (d.type() == config.type) {
         call.device = resolve(d);
-        v = config.physical;
+        v = backing.device(call.device->index());
       } else {
-        call.to_physical = true;
+        call.to_host = true;
       }
     }
   }
@@ -299,11 +311,11 @@ void run_boxed(
   if (const uint8_t at = generator_of(record); C10_UNLIKELY(at != kNone)) {
     const Device device = call.device ? *call.device : Device(config.type, current_device());
     if (at == kImplied) drawing.emplace(device);
-    else (*stack)[base + at] = physical_generator((*stack)[base + at].toOptional<at::Generator>(), device);
+    else (*stack)[base + at] = backing_generator((*stack)[base + at].toOptional<at::Generator>(), device);
   }
   try {
     at::AutoDispatchBelowADInplaceOrView guard;
-    op.redispatchBoxed(DispatchKeySet(config.physical_key(functionality)), stack);
+    op.redispatchBoxed(DispatchKeySet(backing.key(functionality)), stack);
   } catch (const c10::Error& e) {
     raise_if_full(e, call.device ? *call.device : Device(config.type, current_device()));
     throw;
@@ -334,14 +346,15 @@ std::string dump_records() {
   std::string text;
   for (const auto& record : r.all)
     if (record.calls)
-      text += record.name + "\t" + std::to_string(record.calls) + "\t" + std::to_string(record.denied) + "\n";
+      text += record.name + "\t" + std::to_string(record.calls) + "\t" + std::to_string(record.denied) + "\t" +
+          std::to_string(record.on_host) + "\n";
   return text;
 }
 
 void reset_records() {
   auto& r = records();
   std::lock_guard<std::mutex> lock(r.mutex);
-  for (auto& record : r.all) record.calls = record.denied = 0;
+  for (auto& record : r.all) record.calls = record.denied = record.on_host = 0;
 }
 
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality) {

@@ -1,9 +1,9 @@
 // Memory of the virtual devices: statistics and a limit per device, pinned host memory.
-// The bytes come from the physical device's own allocator; here they get the virtual label and are counted.
+// The bytes come from the backing's own allocator; here they get the virtual label and are counted.
 #include "device.h"
 
 #include <ATen/core/CachingHostAllocator.h>
-#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <cstdlib>
 #include <map>
@@ -86,24 +86,54 @@ bool passes_limit(const Usage& u, int64_t held, int64_t more) {
   return limit && static_cast<size_t>(held + more) > limit;
 }
 
+// The allocator that knows what the devices of the backing hold. A device that several virtual ones share says it of all.
+c10::DeviceAllocator* statistics_of_backing(DeviceIndex device = 0) {
+  return backing.is_host() || backing.is_shared(device) ? nullptr : backing.device_allocator();
+}
+
+// "Tried to allocate 20.00 MiB" in the words of an accelerator.
+size_t asked_for(std::string_view said) {
+  const std::string_view before = "Tried to allocate ";
+  const size_t at = said.find(before);
+  if (at == said.npos) return 0;
+  char* unit;
+  const double number = std::strtod(said.data() + at + before.size(), &unit);
+  const double factor = unit[1] == 'G' ? double(1 << 30) : unit[1] == 'M' ? double(1 << 20) : unit[1] == 'K' ? 1024.0 : 1.0;
+  return static_cast<size_t>(number * factor);
+}
+
 struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
     const Usage& u = usage(device.index());  // refused before the host is asked for so much
     if (C10_UNLIKELY(passes_limit(u, u.bytes, static_cast<int64_t>(bytes)))) raise_out_of_memory(bytes, device);
     try {
-      return label(physical_allocator()->allocate(bytes), bytes, device);
+      if (backing.is_host()) return label(backing.allocator()->allocate(bytes), bytes, device);
+      c10::DeviceGuard guard(backing.device(device.index()));
+      return label(backing.allocator()->allocate(bytes), bytes, device);
     } catch (const c10::Error& e) {
       raise_if_full(e, device);
       throw;
     }
   }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    if (backing.is_host()) return default_copy_data(to, from, bytes);
+    backing.allocator()->copy_data(to, from, bytes);
+  }
   bool initialized() override { return true; }
-  void emptyCache(c10::MempoolId_t) override {}
-  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  void emptyCache(c10::MempoolId_t pool) override {
+    if (auto* theirs = statistics_of_backing()) theirs->emptyCache(pool);
+  }
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    if (auto* theirs = statistics_of_backing()) theirs->recordStream(unlabelled(data), backing.stream(stream));
+  }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
     Usage& u = usage(device);
+    if (auto* theirs = statistics_of_backing(device)) {
+      auto stats = theirs->getDeviceStats(device);
+      stats.num_ooms += u.ooms;
+      return stats;
+    }
     c10::CachingDeviceAllocator::DeviceStats s;
     for (auto* stat : {&s.allocated_bytes, &s.reserved_bytes, &s.active_bytes, &s.requested_bytes}) {
       (*stat)[0].current = u.bytes;
@@ -175,20 +205,43 @@ struct PinnedAllocator final : at::HostAllocator {
 
 }  // namespace
 
+const c10::DataPtr& unlabelled(const c10::DataPtr& data) {
+  return data.get_deleter() == &free_block ? static_cast<const Block*>(data.get_context())->inner : data;
+}
+
+std::array<int64_t, 9> figures(DeviceIndex device) {
+  const Usage& u = usage(device);
+  if (auto* theirs = statistics_of_backing(device)) {
+    const auto s = theirs->getDeviceStats(device);
+    const auto &bytes = s.allocated_bytes[0], &blocks = s.allocation[0];
+    return {bytes.current,  bytes.peak,       bytes.allocated, bytes.freed, blocks.current,
+            blocks.peak,    blocks.allocated, blocks.freed,    s.num_ooms + u.ooms};
+  }
+  return {u.bytes, u.bytes_peak, u.bytes_allocated, u.bytes_freed, u.blocks, u.blocks_peak, u.blocks_allocated,
+          u.blocks_freed, u.ooms};
+}
+
 void reset_peak(DeviceIndex device) {
   Usage& u = usage(device);
+  if (auto* theirs = statistics_of_backing(device)) theirs->resetPeakStats(device);
   u.bytes_peak = u.bytes.load();
   u.blocks_peak = u.blocks.load();
 }
 
 void reset_accumulated(DeviceIndex device) {
   Usage& u = usage(device);
+  if (auto* theirs = statistics_of_backing(device)) theirs->resetAccumulatedStats(device);
   u.bytes_allocated = u.bytes_freed = u.blocks_allocated = u.blocks_freed = u.ooms = 0;
 }
 
 void raise_if_full(const c10::Error& error, Device device) {
   const std::string_view said = error.what_without_backtrace();
   const std::string_view before = "tried to allocate ";
+  if (!backing.is_host()) {
+    if (dynamic_cast<const c10::OutOfMemoryError*>(&error) || said.find("MPS backend out of memory") == 0)
+      raise_out_of_memory(asked_for(said), device);
+    return;
+  }
   if (said.find("DefaultCPUAllocator") == said.npos) return;
   const size_t at = said.find(before);
   raise_out_of_memory(at == said.npos ? 0 : std::strtoull(said.data() + at + before.size(), nullptr, 10), device);
@@ -215,14 +268,14 @@ c10::Allocator* virtual_allocator() {
   return allocator;
 }
 
-c10::Allocator* physical_allocator() { return c10::GetAllocator(config.physical.type()); }
-
 c10::Allocator* pinned_allocator() {
+  if (!backing.is_host()) return backing.hooks().getPinnedMemoryAllocator();
   static auto* allocator = new PinnedAllocator;
   return allocator;
 }
 
 bool is_pinned(const void* data) {
+  if (!backing.is_host()) return backing.hooks().isPinnedPtr(data);
   auto& all = pinned_ranges();
   std::lock_guard<std::mutex> lock(all.mutex);
   const auto* address = static_cast<const char*>(data);
@@ -234,7 +287,8 @@ bool is_pinned(const void* data) {
 
 void install_allocators() {
   c10::SetAllocator(config.type, virtual_allocator(), 255);
-  at::setHostAllocator(config.type, static_cast<at::HostAllocator*>(pinned_allocator()), 255);
+  auto* pinned = backing.is_host() ? static_cast<at::HostAllocator*>(pinned_allocator()) : at::getHostAllocator(backing.type());
+  at::setHostAllocator(config.type, pinned, 255);
 }
 
 }  // namespace torchdevice

@@ -13,6 +13,7 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <cmath>
 #include <map>
 
 namespace torchdevice {
@@ -81,10 +82,10 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   if (C10_UNLIKELY(capturing() && !is_virtual(self)) && !(non_blocking && self.has_storage() && is_pinned(self.storage().data())))
     refuse_to_wait();
   if (C10_UNLIKELY(capturing() && is_virtual(self))) capture_touch(self);
-  const Tensor to = is_virtual(self) ? physical_alias(self) : self, from = is_virtual(src) ? physical_alias(src) : src;
+  const Tensor to = is_virtual(self) ? backing_alias(self) : self, from = is_virtual(src) ? backing_alias(src) : src;
   {
     at::AutoDispatchBelowADInplaceOrView guard;
-    to.copy_(from);
+    to.copy_(from, non_blocking && !backing.is_host());
   }
   if (C10_UNLIKELY(capturing())) capture_copy(self, src);
   return self;
@@ -140,8 +141,46 @@ Stack math_attention(const OperatorHandle& op, const Stack& s) {
                   argument(op, s, "dropout_p"), argument(op, s, "is_causal"), argument(op, s, "dropout_mask"),
                   argument(op, s, "scale"), gqa.isNone() ? IValue(false) : gqa});
 }
+
+// The backing's own choice among its kernels, which are called with the virtual tensors: autograd's formulas apply.
+bool fused_attention(const OperatorHandle& op, Stack* stack) {
+  enum Choice : int64_t { kFlash = 1, kEfficient = 2 };  // at::SDPBackend
+  if (backing.type() != DeviceType::CUDA && backing.type() != DeviceType::XPU) return false;
+  const auto query = argument(op, *stack, "query"), key = argument(op, *stack, "key"), value = argument(op, *stack, "value");
+  const auto dropout = argument(op, *stack, "dropout_p"), causal = argument(op, *stack, "is_causal");
+  const auto scale = argument(op, *stack, "scale"), gqa = argument(op, *stack, "enable_gqa");
+  const auto choice = call_op("aten::_fused_sdp_choice",
+                              {query, key, value, argument(op, *stack, "attn_mask"), dropout, causal, scale,
+                               gqa.isNone() ? IValue(false) : gqa})[0].toInt();
+  if (choice == kFlash) {
+    const int64_t last = query.toTensor().size(-1), padding = last % 8 ? 8 - last % 8 : 0;
+    const auto padded = [&](const IValue& v) {
+      return padding ? IValue(at::pad(v.toTensor(), {0, padding})) : v;
+    };
+    // The scale belongs to the size before the padding.
+    const IValue by = padding && scale.isNone() ? IValue(1.0 / std::sqrt(static_cast<double>(last))) : scale;
+    const Tensor result = call_op("aten::_scaled_dot_product_flash_attention",
+                                  {padded(query), padded(key), padded(value), dropout, causal, false, by})[0].toTensor();
+    give(op, stack, padding ? result.slice(-1, 0, last) : result);
+    return true;
+  }
+  if (choice != kEfficient) return false;
+  bool wanted = false;
+  for (const auto* each : {&query, &key, &value}) wanted |= each->toTensor().requires_grad();
+  wanted = wanted && at::GradMode::is_enabled();
+  IValue mask = additive_mask(op, *stack);
+  if (!mask.isNone() && mask.toTensor().defined()) {
+    const Tensor m = mask.toTensor(), q = query.toTensor();
+    mask = m.expand({q.size(0), q.dim() == 4 ? q.size(1) : m.size(1), m.size(-2), m.size(-1)});
+  }
+  give(op, stack, call_op("aten::_scaled_dot_product_efficient_attention",
+                          {query, key, value, mask, wanted, dropout, causal, scale})[0]);
+  return true;
+}
+
 void attention(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   count("aten::scaled_dot_product_attention");
+  if (!backing.is_host() && fused_attention(op, stack)) return;
   give(op, stack, math_attention(op, *stack)[0]);
 }
 void attention_mps(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -150,18 +189,31 @@ void attention_mps(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
 }
 void choose_math(const OperatorHandle& op, DispatchKeySet, Stack* stack) { give(op, stack, int64_t(0)); }
 void answer_false(const OperatorHandle& op, DispatchKeySet, Stack* stack) { give(op, stack, false); }
-void do_nothing(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+// The memory is not given to anybody else before that stream has come this far.
+void record_stream(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const Tensor self = argument(op, *stack, "self").toTensor();
+  const c10::Stream stream = argument(op, *stack, "s").toStream();
+  if (!backing.is_host() && self.has_storage())
+    backing.guard().recordDataPtrOnStream(unlabelled(self.storage().data_ptr()), backing.stream(stream));
   torch::jit::drop(*stack, op.schema().arguments().size());
 }
 
-// The physical kernel is written in operators: with the virtual tensors themselves each of those comes back to us, and the
+// The CPU's kernel is written in operators: with the virtual tensors themselves each of those comes back to us, and the
 // one that draws takes the virtual device's generator.
 void dropout(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   count("aten::native_dropout");
   const bool nested = keys.has(DispatchKey::NestedTensor);
   at::AutoDispatchBelowADInplaceOrView guard;
   op.redispatchBoxed(
-      DispatchKeySet(config.physical_key(nested ? DispatchKey::NestedTensor : DispatchKey::Dense)), stack);
+      DispatchKeySet(backing.key(nested ? DispatchKey::NestedTensor : DispatchKey::Dense)), stack);
+}
+
+// The composite asks for a type of device: CUDA's takes the fused kernel, and so do virtual devices on CUDA.
+void fused_dropout(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const IValue input = argument(op, *stack, "input"), p = argument(op, *stack, "p"), train = argument(op, *stack, "train");
+  if (!train.toBool() || p.toDouble() <= 0 || p.toDouble() >= 1 || input.toTensor().numel() == 0)
+    return op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
+  give(op, stack, call_op("aten::native_dropout", {input, p, train})[0]);
 }
 
 // The CPU's softmax kernels refuse half_to_float=True, those of GPUs do not.
@@ -290,7 +342,8 @@ void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* 
   give(op, stack, dx.to(x.scalar_type()));
 }
 
-enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32 };
+// kForHost: they make up for what the CPU lacks, and an accelerator where it lacks it too. kFused: only on CUDA.
+enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32, kForHost = 64, kFused = 128 };
 struct Row {
   const char* name;
   Function function;
@@ -299,33 +352,34 @@ struct Row {
 const Row kRows[] = {
     {"scaled_dot_product_attention", attention, kBackend | kAutograd},
     {"_scaled_dot_product_attention_math_for_mps", attention_mps, kBackend | kMpsOnly},
-    {"_fused_sdp_choice", choose_math, kBackend},
-    {"native_dropout", dropout, kBackend | kNested},
-    {"_softmax", softmax, kBackend},
-    {"_log_softmax", softmax, kBackend},
-    {"_softmax_backward_data", softmax_backward, kBackend},
-    {"_log_softmax_backward_data", softmax_backward, kBackend},
-    {"_thnn_fused_lstm_cell", lstm_cell, kBackend | kAutograd | kGpuOnly},
-    {"_thnn_fused_gru_cell", gru_cell, kBackend | kAutograd | kGpuOnly},
-    {"mm.dtype", typed_product, kBackend | kGpuOnly},
-    {"mm.dtype_out", typed_product, kBackend | kGpuOnly},
-    {"bmm.dtype", typed_product, kBackend | kGpuOnly},
-    {"bmm.dtype_out", typed_product, kBackend | kGpuOnly},
-    {"addmm.dtype", typed_product, kBackend | kGpuOnly},
-    {"addmm.dtype_out", typed_product, kBackend | kGpuOnly},
-    {"baddbmm.dtype", typed_product, kBackend | kGpuOnly},
-    {"baddbmm.dtype_out", typed_product, kBackend | kGpuOnly},
-    {"batch_norm_stats", batch_norm_stats, kBackend | kGpuOnly},
-    {"batch_norm_gather_stats_with_counts", batch_norm_gather, kBackend | kGpuOnly},
-    {"batch_norm_elemt", batch_norm_elemt, kBackend | kGpuOnly},
-    {"batch_norm_backward_reduce", batch_norm_backward_reduce, kBackend | kGpuOnly},
-    {"batch_norm_backward_elemt", batch_norm_backward_elemt, kBackend | kGpuOnly},
+    {"_fused_sdp_choice", choose_math, kBackend | kForHost},
+    {"dropout", fused_dropout, kAutograd | kMpsOnly | kFused},
+    {"native_dropout", dropout, kBackend | kNested | kForHost},
+    {"_softmax", softmax, kBackend | kForHost},
+    {"_log_softmax", softmax, kBackend | kForHost},
+    {"_softmax_backward_data", softmax_backward, kBackend | kForHost},
+    {"_log_softmax_backward_data", softmax_backward, kBackend | kForHost},
+    {"_thnn_fused_lstm_cell", lstm_cell, kBackend | kAutograd | kGpuOnly | kForHost},
+    {"_thnn_fused_gru_cell", gru_cell, kBackend | kAutograd | kGpuOnly | kForHost},
+    {"mm.dtype", typed_product, kBackend | kGpuOnly | kForHost},
+    {"mm.dtype_out", typed_product, kBackend | kGpuOnly | kForHost},
+    {"bmm.dtype", typed_product, kBackend | kGpuOnly | kForHost},
+    {"bmm.dtype_out", typed_product, kBackend | kGpuOnly | kForHost},
+    {"addmm.dtype", typed_product, kBackend | kGpuOnly | kForHost},
+    {"addmm.dtype_out", typed_product, kBackend | kGpuOnly | kForHost},
+    {"baddbmm.dtype", typed_product, kBackend | kGpuOnly | kForHost},
+    {"baddbmm.dtype_out", typed_product, kBackend | kGpuOnly | kForHost},
+    {"batch_norm_stats", batch_norm_stats, kBackend | kGpuOnly | kForHost},
+    {"batch_norm_gather_stats_with_counts", batch_norm_gather, kBackend | kGpuOnly | kForHost},
+    {"batch_norm_elemt", batch_norm_elemt, kBackend | kGpuOnly | kForHost},
+    {"batch_norm_backward_reduce", batch_norm_backward_reduce, kBackend | kGpuOnly | kForHost},
+    {"batch_norm_backward_elemt", batch_norm_backward_elemt, kBackend | kGpuOnly | kForHost},
     {"lstm.input", lstm, kBackend | kAutograd | kXpuOnly},
-    {"_use_cudnn_ctc_loss", answer_false, kBackend | kGpuOnly},
-    {"_use_cudnn_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly},
-    {"_use_miopen_ctc_loss", answer_false, kBackend | kGpuOnly},
-    {"_use_miopen_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly},
-    {"record_stream", do_nothing, kBackend},
+    {"_use_cudnn_ctc_loss", answer_false, kBackend | kGpuOnly | kForHost},
+    {"_use_cudnn_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly | kForHost},
+    {"_use_miopen_ctc_loss", answer_false, kBackend | kGpuOnly | kForHost},
+    {"_use_miopen_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly | kForHost},
+    {"record_stream", record_stream, kBackend},
 };
 
 std::string& registered() {
@@ -346,10 +400,10 @@ void put(DispatchKey key, const Row& row) {
   put(key, row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
 }
 
-bool exists(const std::string& name) {
+std::optional<OperatorHandle> find(const std::string& name) {
   const auto dot = name.find('.');
   const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  return c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload}).has_value();
+  return c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload});
 }
 
 }  // namespace
@@ -368,11 +422,14 @@ void register_native_kernels() {
   put(dense, "set_.source_Tensor", TORCH_FN(set_tensor));
   put(dense, "set_", TORCH_FN(set_empty));
   put(dense, "copy_", TORCH_FN(copy_));
-  if (config.is_mps()) put(dense, "_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  if (config.is_mps() || !backing.is_host()) put(dense, "_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   for (const Row& row : kRows) {
-    const bool wanted = (!(row.where & kMpsOnly) || config.is_mps()) && (!(row.where & kGpuOnly) || !config.is_mps()) &&
+    const bool for_type = (!(row.where & kMpsOnly) || config.is_mps()) && (!(row.where & kGpuOnly) || !config.is_mps()) &&
         (!(row.where & kXpuOnly) || config.type == DeviceType::XPU);
-    if (!wanted || !exists(row.name)) continue;
+    const auto op = find(row.name);
+    if (!for_type || !op) continue;
+    if ((row.where & kForHost) && !backing.is_host() && is_computed_by_backing(*op, DispatchKey::Dense)) continue;
+    if ((row.where & kFused) && backing.type() != DeviceType::CUDA) continue;
     if (row.where & kBackend) put(dense, row);
     if (row.where & kAutograd) put(autograd, row);
     if (row.where & kNested) put(config.key(DispatchKey::NestedTensor), row);

@@ -1,6 +1,6 @@
-// Virtual tensor <-> physical tensor over the same bytes, for strided, sparse, nested and quantized layouts.
+// Virtual tensor <-> tensor of the backing over the same bytes, for strided, sparse, nested and quantized layouts.
 //
-// A virtual storage cannot simply be lent to a physical tensor: views made inside a kernel take their device from the
+// A virtual storage cannot simply be lent to a tensor of the backing: views made inside a kernel take their device from the
 // storage. So each virtual storage gets a *twin* StorageImpl for the length of a call, which holds a reference to the
 // original (a kernel may keep its input: quantizers, asynchronous collectives).
 #include "relabel.h"
@@ -29,7 +29,7 @@ c10::intrusive_ptr<StorageImpl> mirror(StorageImpl* of, Device device, c10::Allo
 }
 
 c10::intrusive_ptr<StorageImpl> make_twin(StorageImpl* original) {
-  return mirror(original, config.physical, physical_allocator());
+  return mirror(original, backing.device(original->device().index()), backing.allocator());
 }
 
 Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
@@ -83,8 +83,8 @@ bool is_csr(const Tensor& t) {
 
 }  // namespace
 
-Tensor physical_alias(const Tensor& t) {
-  return dense_shell(t, c10::Storage(make_twin(t.storage().unsafeGetStorageImpl())), config.physical_key());
+Tensor backing_alias(const Tensor& t) {
+  return dense_shell(t, c10::Storage(make_twin(t.storage().unsafeGetStorageImpl())), backing.key());
 }
 
 c10::Storage Call::twin(const c10::Storage& storage) {
@@ -106,23 +106,23 @@ Tensor Call::stand_in(const Tensor& t) {
            {nested(t)->get_nested_sizes(), nested(t)->get_nested_strides(), nested(t)->get_storage_offsets()})
         foreign_.push_back(meta.storage().unsafeGetStorageImpl());
       pair.stand_in = nested_shell(t, twin(t.unsafeGetTensorImpl()->unsafe_storage()),
-                                   config.physical_key(DispatchKey::NestedTensor));
+                                   backing.key(DispatchKey::NestedTensor));
     } else if (C10_UNLIKELY(t.is_quantized())) {
-      pair.stand_in = quantized_shell(t, twin(t.storage()), config.physical_key(DispatchKey::Quantized));
+      pair.stand_in = quantized_shell(t, twin(t.storage()), backing.key(DispatchKey::Quantized));
     } else {
       TORCH_CHECK_NOT_IMPLEMENTED(
           t.unsafeGetTensorImpl()->has_storage(), "a tensor without storage cannot be used on the virtual ", config.type, " device");
-      pair.stand_in = dense_shell(t, twin(t.unsafeGetTensorImpl()->unsafe_storage()), config.physical_key());
+      pair.stand_in = dense_shell(t, twin(t.unsafeGetTensorImpl()->unsafe_storage()), backing.key());
     }
   } else if (t.layout() == c10::kSparse) {
     Parts parts{stand_in(coo(t)->indices()), stand_in(coo(t)->values())};
-    pair.stand_in = coo_shell(t, parts[0], parts[1], config.physical_key(DispatchKey::Sparse));
+    pair.stand_in = coo_shell(t, parts[0], parts[1], backing.key(DispatchKey::Sparse));
     pair.parts = static_cast<int>(parts_.size());
     parts_.push_back(std::move(parts));
   } else if (is_csr(t)) {
     Parts parts{
         stand_in(csr(t)->compressed_indices()), stand_in(csr(t)->plain_indices()), stand_in(csr(t)->values())};
-    pair.stand_in = csr_shell(t, parts[0], parts[1], parts[2], config.physical_key(DispatchKey::SparseCsr));
+    pair.stand_in = csr_shell(t, parts[0], parts[1], parts[2], backing.key(DispatchKey::SparseCsr));
     pair.parts = static_cast<int>(parts_.size());
     parts_.push_back(std::move(parts));
   } else {
@@ -150,20 +150,20 @@ Tensor Call::enter(const Tensor& t, const char* argument, uint32_t flags) {
   }
   foreign_tensors_.push_back(t.unsafeGetTensorImpl());
   if (t.unsafeGetTensorImpl()->has_storage()) foreign_.push_back(t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  const bool welcome = is_physical(t) && ((flags & kAnyDevice) || ((flags & kNoDeviceCheck) && t.dim() == 0));
+  const bool welcome = t.device().is_cpu() && ((flags & kAnyDevice) || ((flags & kNoDeviceCheck) && t.dim() == 0));
   if (!welcome) elsewhere();
   return t;
 }
 
-c10::Storage Call::original_storage(const c10::Storage& physical) {
-  auto* storage = physical.unsafeGetStorageImpl();
+c10::Storage Call::original_storage(const c10::Storage& of_backing) {
+  auto* storage = of_backing.unsafeGetStorageImpl();
   for (auto& s : storages_)
     if (s.twin.get() == storage) return c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(s.original));
-  if (storage->device().type() == config.type) return physical;  // relabelled a moment ago
+  if (storage->device().type() == config.type) return of_backing;  // relabelled a moment ago
   for (auto& a : adopted_)
     if (a.first == storage) return a.second;
   const Device target = device ? *device : Device(config.type, current_device());
-  if (physical.use_count() > 1) {
+  if (of_backing.use_count() > 1) {
     // Somebody else holds it too (a second result, a quantizer's scales): leave theirs alone, share the bytes.
     c10::Storage shared(mirror(storage, target, virtual_allocator()));
     adopted_.emplace_back(storage, shared);
@@ -172,16 +172,16 @@ c10::Storage Call::original_storage(const c10::Storage& physical) {
   auto& data = storage->_mutable_data_ptr_no_checks();
   data = label(std::move(data), storage->nbytes(), target);
   storage->set_allocator(virtual_allocator());
-  return physical;
+  return of_backing;
 }
 
 Tensor Call::leave(const Tensor& t) {
-  if (!t.defined() || !is_physical(t)) return t;
+  if (!t.defined() || !is_on_backing(t)) return t;
   for (auto& p : pairs_)
     if (p.stand_in.is_same(t)) return p.original;
   for (auto* impl : foreign_tensors_)
     if (impl == t.unsafeGetTensorImpl()) return t;
-  if (to_physical) return t;
+  if (to_host && backing.is_host()) return t;
   if (C10_UNLIKELY(t.layout() == c10::kSparse))
     return coo_shell(t, leave(coo(t)->indices()), leave(coo(t)->values()), config.key(DispatchKey::Sparse));
   if (C10_UNLIKELY(is_csr(t)))
@@ -247,7 +247,7 @@ void Call::settle() {
       c10::DataPtr fresh = std::move(twin->_mutable_data_ptr_no_checks());
       s.original->set_data_ptr_noswap(label(std::move(fresh), twin->nbytes(), s.original->device()));
       c10::raw::intrusive_ptr::incref(s.original);
-      twin->set_data_ptr_noswap(c10::DataPtr(bytes, s.original, &drop_reference, config.physical));
+      twin->set_data_ptr_noswap(c10::DataPtr(bytes, s.original, &drop_reference, twin->device()));
     }
     if (C10_UNLIKELY(twin->nbytes() != s.original->nbytes())) s.original->set_nbytes(twin->nbytes());
   }

@@ -1,0 +1,110 @@
+// What holds the bytes of virtual tensors and computes: the CPU, or an accelerator that is really there. Everything goes
+// through ATen's own interfaces (allocator, guard, hooks, dispatch keys), so CUDA, XPU and MPS are served alike.
+#include "device.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/detail/MPSHooksInterface.h>
+#include <ATen/detail/XPUHooksInterface.h>
+
+#include <cstring>
+
+namespace torchdevice {
+
+Backing backing;
+
+c10::BackendComponent backend_of(DeviceType type) {
+  switch (type) {
+    case DeviceType::CPU:
+      return c10::BackendComponent::CPUBit;
+    case DeviceType::CUDA:
+      return c10::BackendComponent::CUDABit;
+    case DeviceType::XPU:
+      return c10::BackendComponent::XPUBit;
+    case DeviceType::MPS:
+      return c10::BackendComponent::MPSBit;
+    default:
+      TORCH_CHECK(false, "no virtual device of type ", type, ", and none on it");
+  }
+}
+
+const at::AcceleratorHooksInterface& Backing::hooks() const {
+  return at::globalContext().getAcceleratorHooksInterface(type_);
+}
+
+c10::DeviceAllocator* Backing::device_allocator() const { return dynamic_cast<c10::DeviceAllocator*>(allocator()); }
+
+void Backing::choose(DeviceType type) {
+  backend_ = backend_of(type);
+  type_ = type;
+  if (is_host()) return;
+  TORCH_CHECK(type != config.type, "a virtual ", config.type, " device cannot be on the real one");
+  TORCH_CHECK(hooks().isAvailable(), "there is no ", type, " device that could compute");
+  at::globalContext().lazyInitDevice(type);
+  guard_ = c10::impl::getDeviceGuardImpl(type);
+  count_ = std::max<DeviceIndex>(guard_->deviceCount(), 1);
+}
+
+// Streams of the backing and of the virtual device have the same numbers.
+c10::Stream Backing::stream(const c10::Stream& virtual_stream) const {
+  return c10::Stream(c10::Stream::UNSAFE, device(virtual_stream.device_index()), virtual_stream.id());
+}
+
+c10::Stream Backing::label(const c10::Stream& stream, DeviceIndex index) const {
+  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, index), stream.id());
+}
+
+at::Generator new_backing_generator(DeviceIndex index) {
+  if (backing.is_host()) return at::detail::createCPUGenerator(c10::default_rng_seed_val);
+  auto made = backing.hooks().getNewGenerator(backing.device(index).index());
+  made.set_current_seed(c10::default_rng_seed_val);
+  return made;
+}
+
+namespace {
+
+bool absent(const void*) { return false; }
+
+// The place of a virtual method in its class's table, by the Itanium ABI, which all compilers here follow.
+template <class Method>
+size_t slot_of(Method method) {
+  intptr_t raw[2];
+  static_assert(sizeof raw == sizeof method);
+  std::memcpy(raw, &method, sizeof raw);
+#if defined(__aarch64__)
+  return static_cast<size_t>(raw[0]) / sizeof(void*);  // there the other half says that the method is virtual
+#else
+  return static_cast<size_t>(raw[0] - 1) / sizeof(void*);
+#endif
+}
+
+// The object keeps its class and its state; some questions are answered with no. Its table of methods cannot be written,
+// so it gets a copy. How long the table is nobody says: what is copied beyond its end is never called.
+template <class Hooks, class... Questions>
+void deny(const Hooks& object, Questions... questions) {
+  constexpr size_t kBefore = 2, kMethods = 96;
+  void** table;
+  std::memcpy(&table, static_cast<const void*>(&object), sizeof table);
+  auto** copy = new void*[kBefore + kMethods];  // for the life of the process
+  std::memcpy(copy, table - kBefore, (kBefore + kMethods) * sizeof(void*));
+  for (const size_t slot : {slot_of(questions)...}) copy[kBefore + slot] = reinterpret_cast<void*>(&absent);
+  table = copy + kBefore;
+  std::memcpy(const_cast<void*>(static_cast<const void*>(&object)), &table, sizeof table);
+}
+
+}  // namespace
+
+void hide_backing() {
+  if (backing.type() == DeviceType::CUDA)
+    deny(at::detail::getCUDAHooks(), &at::CUDAHooksInterface::hasCUDA, &at::CUDAHooksInterface::isBuilt,
+         &at::CUDAHooksInterface::isAvailable);
+  if (backing.type() == DeviceType::XPU)
+    deny(at::detail::getXPUHooks(), &at::XPUHooksInterface::hasXPU, &at::XPUHooksInterface::isBuilt,
+         &at::XPUHooksInterface::isAvailable);
+  if (backing.type() == DeviceType::MPS)
+    deny(at::detail::getMPSHooks(), &at::MPSHooksInterface::hasMPS, &at::MPSHooksInterface::isBuilt,
+         &at::MPSHooksInterface::isAvailable);
+}
+
+}  // namespace torchdevice

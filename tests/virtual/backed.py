@@ -1,0 +1,53 @@
+"""A virtual device on an accelerator, on a machine without one: the accelerator beneath is a virtual `cuda` itself.
+
+The library is loaded twice. The first copy is the accelerator, which the CPU computes for; the second is on top of it
+and knows it through torch's interfaces only, as it knows a real one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torchdevice.virtual
+from torchdevice.virtual import build, installer
+from torchdevice.virtual.installer import Installation
+from torchdevice.virtual.library import Library
+
+MEMORY = 1 << 34
+
+
+class _Lacking:
+    """A library that is not told of some operators, nor what to do with those that nobody told it of."""
+
+    def __init__(self, library: Library, operators: Collection[str]) -> None:
+        self._library = library
+        self._operators = operators
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)
+
+    def call(self, name: str, *arguments: object) -> int:
+        if name == "fallback" or (name == "register" and arguments[0] in self._operators):
+            return 0
+        return self._library.call(name, *arguments)
+
+
+def install(device: str, count: int = 1, lacking: Collection[str] = ()) -> tuple[Installation, Library]:
+    """A virtual `device` on an accelerator that has no kernel for `lacking`; and the accelerator."""
+    path = build.build()
+    beneath = Library(path)
+    beneath.call("init", "cuda", "cpu", 1, "", 0, MEMORY)
+    installer._register(_Lacking(beneath, lacking), "cuda", "all", "cpu")  # type: ignore[arg-type]
+    second = Path(tempfile.mkdtemp()) / "second.so"
+    shutil.copy(path, second)
+    with (
+        mock.patch.object(build, "build", return_value=second),
+        mock.patch.object(installer, "_accelerator", return_value="cuda"),
+        mock.patch.object(installer, "memory_of", return_value=MEMORY),
+    ):
+        return torchdevice.virtual.install(device, count, on="cuda"), beneath

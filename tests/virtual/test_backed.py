@@ -1,0 +1,227 @@
+"""A virtual device on an accelerator computes there, and is the virtual device to the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - everybody calls it so
+from torch import nn
+
+import torchdevice.virtual
+from tests.cli.harness import python
+from tests.virtual import backed
+from tests.virtual.harness import on
+from torchdevice.errors import ConfigError, VirtualDeviceUnavailable
+
+
+def _trained(device: str) -> list[float]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    x, y = torch.randn(2, 3, 8, 8).to(device), torch.tensor([0, 1], device=device)
+    losses = []
+    for _ in range(3):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def _attention(device: str) -> list[torch.Tensor]:
+    q, k, v = (torch.randn(2, 4, 8, 16).to(device).requires_grad_() for _ in range(3))
+    mask = torch.ones(8, 8, dtype=torch.bool).tril().to(device)
+    results = [F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(q, k, v, mask)]
+    sum(result.sum() for result in results).backward()  # type: ignore[union-attr]
+    return [*results, q.grad, k.grad, v.grad]  # type: ignore[list-item]
+
+
+def _recurrent(device: str) -> list[torch.Tensor]:
+    model, x = nn.LSTM(3, 4, 2).to(device), torch.randn(5, 2, 3).to(device).requires_grad_()
+    result, _ = model(x)
+    result.sum().backward()
+    with torch.no_grad():
+        return [result, x.grad, model(x)[0]]  # type: ignore[list-item]
+
+
+def _sparse(device: str) -> list[torch.Tensor]:
+    matrix = torch.eye(3).to(device).to_sparse()
+    return [(matrix + matrix).to_dense(), torch.sparse.mm(matrix, torch.ones(3, 2, device=device))]
+
+
+def _made(device: str) -> list[torch.Tensor]:
+    return [
+        torch.arange(3, device=device),
+        torch.linspace(0, 1, 4, device=device),
+        torch.eye(2, device=device),
+        torch.tensor([1, 2], device=device),
+        torch.full((2,), 3.0, device=device),
+        torch.hann_window(4, device=device),
+        torch.zeros(2, device=device).new_ones(3),
+        torch.ones_like(torch.empty(2, device=device)),
+    ]
+
+
+def _indexed(device: str) -> list[torch.Tensor]:
+    x = torch.arange(6.0).view(2, 3).to(device)
+    x[:, torch.tensor([0, 2])] = 7.0  # an index on the host
+    return [x, x + torch.tensor(1.0), x[x > 3], torch.cat([x, x]), x.t().contiguous(), torch.where(x > 3, x, -x)]
+
+
+PROGRAMS: dict[str, Callable[[str], Any]] = {
+    "training": _trained,
+    "attention": _attention,
+    "recurrent": _recurrent,
+    "sparse": _sparse,
+    "factories": _made,
+    "indexing": _indexed,
+}
+
+
+def _check(device: str, *, without: str = "") -> None:
+    for name, program in PROGRAMS.items():
+        if name == without:
+            continue
+        torch.manual_seed(1)
+        wanted = program("cpu")
+        torch.manual_seed(1)
+        got = program(device)
+        for one, other in zip(got, wanted, strict=True):
+            if isinstance(one, torch.Tensor):
+                assert one.device.type == device, name
+                one = one.cpu()
+            torch.testing.assert_close(one, other, msg=lambda text, name=name: f"{name}: {text}")  # type: ignore[misc]
+
+
+@on("")
+def test_programs_compute_what_they_compute_on_the_cpu_mps() -> None:
+    _, beneath = backed.install("mps")
+    _check("mps")
+    assert {"aten::mm", "aten::_convolution"} & {row.operator for row in beneath.counts()}, "the accelerator computed"
+
+
+@on("")
+def test_programs_compute_what_they_compute_on_the_cpu_xpu() -> None:
+    _, beneath = backed.install("xpu")
+    _check("xpu", without="recurrent")  # what is beneath has no backward of the fused cells that XPU and CUDA use
+    assert {"aten::mm", "aten::_convolution"} & {row.operator for row in beneath.counts()}, "the accelerator computed"
+
+
+@on("")
+def test_the_accelerator_is_no_second_one() -> None:
+    backed.install("mps")
+    assert torch.accelerator.current_accelerator() == torch.device("mps")
+    assert torch.backends.mps.is_available()
+    assert not torch.cuda.is_available()
+
+
+@on("")
+def test_random_numbers_are_the_accelerators() -> None:
+    backed.install("xpu")
+    torch.manual_seed(5)
+    wanted = torch.rand(4)  # what is beneath draws as the CPU does
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(4, device="xpu").cpu(), wanted)
+    generator = torch.Generator("xpu").manual_seed(5)
+    state = generator.get_state()
+    first = torch.rand(4, generator=generator, device="xpu")
+    assert torch.equal(first.cpu(), wanted)
+    generator.set_state(state)
+    assert torch.equal(torch.rand(4, generator=generator, device="xpu"), first)
+    kept = torch.xpu.get_rng_state()
+    dropped = F.dropout(torch.ones(64, device="xpu"))
+    torch.xpu.set_rng_state(kept)
+    assert torch.equal(F.dropout(torch.ones(64, device="xpu")), dropped)
+
+
+@on("")
+def test_memory_is_counted_by_the_accelerator() -> None:
+    _, beneath = backed.install("xpu")
+    before = torch.xpu.memory_allocated()
+    x = torch.ones(1000, device="xpu")
+    assert torch.xpu.memory_allocated() - before == 4000
+    assert torch.xpu.memory_allocated() == beneath.usage(0).bytes
+    del x
+    assert torch.xpu.memory_allocated() == before
+
+
+@on("")
+def test_out_of_memory_is_said_of_the_virtual_device() -> None:
+    _, beneath = backed.install("xpu")
+    beneath.call("set_limit", 0, 1 << 20)
+    with pytest.raises(torch.OutOfMemoryError, match=r"^XPU out of memory\. Tried to allocate 4\.00 MiB"):
+        torch.ones(1 << 20, device="xpu")
+    x = torch.ones(1 << 16, device="xpu")
+    with pytest.raises(torch.OutOfMemoryError, match=r"^XPU out of memory\. Tried to allocate 16\.00 GiB"):
+        x[:, None] * x  # inside a kernel
+    assert x.sum().item() == 1 << 16
+
+
+@on("")
+def test_host_and_device_are_apart() -> None:
+    backed.install("mps")
+    x = torch.ones(3, device="mps")
+    copy = x.cpu()
+    x.fill_(2.0)
+    assert copy.tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(RuntimeError, match="other is on cpu, different from other tensors on mps:0"):
+        x + torch.ones(3)
+    with pytest.raises(TypeError, match="mps"):
+        x.numpy()
+
+
+@on("")
+def test_streams_and_events_pass_through() -> None:
+    backed.install("xpu")
+    stream = torch.Stream("xpu")
+    with stream:
+        assert torch.accelerator.current_stream() == stream
+        start, end = (torch.Event("xpu", enable_timing=True) for _ in range(2))
+        start.record()
+        x = torch.ones(8, device="xpu") @ torch.ones(8, device="xpu")
+        end.record()
+    x.record_stream(stream)
+    end.synchronize()
+    assert start.elapsed_time(end) >= 0
+    assert end.query()
+    torch.xpu.synchronize()
+
+
+@on("")
+def test_what_the_accelerator_lacks_is_computed_by_the_cpu_and_counted() -> None:
+    backed.install("xpu", lacking={"aten::histc", "aten::flip"})
+    x = torch.arange(6.0, device="xpu").requires_grad_()
+    found = torch.histc(x.detach(), 3)
+    assert found.device.type == "xpu"
+    assert found.tolist() == [2.0, 2.0, 2.0]
+    (x.flip(0)[:2] * 3).sum().backward()  # gradients flow through it
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 0.0, 0.0, 0.0, 3.0, 3.0]
+    assert torchdevice.virtual.on_host() == {"aten::flip": 2, "aten::histc": 1}
+
+
+@pytest.mark.parametrize(
+    ("device", "what", "error", "text"),
+    [
+        ("mps", "mps", ConfigError, "cannot be made on that"),
+        ("mps", "tpu", ConfigError, "cannot be made on that"),
+        ("mps", "cuda", VirtualDeviceUnavailable, "this machine has no accelerator"),
+    ],
+)
+def test_what_cannot_compute_is_refused(device: str, what: str, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=rf"{text}[\s\S]*Hint:"):
+        torchdevice.virtual.install(device, on=what)
+
+
+def test_run_as_cuda_where_there_is_only_the_cpu() -> None:
+    code = "import torch; x = torch.ones(2).cuda(); print(x.is_cuda, x.type(), x.cpu().device)"
+    done = python("-m", "torchdevice", "run", "--as", "cuda", "-c", code)
+    assert done.stdout.split() == ["True", "torch.cuda.FloatTensor", "cpu"], done.stderr
+    assert "policy portable: --as keeps host and device apart" in done.stderr
+    refused = python("-m", "torchdevice", "run", "--as", "cuda", "--virtual", "cuda", "-c", code)
+    assert refused.returncode == 2
+    assert "not allowed with" in refused.stderr
