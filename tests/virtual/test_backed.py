@@ -204,6 +204,17 @@ def test_what_the_accelerator_lacks_is_computed_by_the_cpu_and_counted() -> None
     assert torchdevice.virtual.on_host() == {"aten::flip": 2, "aten::histc": 1}
 
 
+@on("")
+def test_a_session_reports_what_the_cpu_computed_with_its_line() -> None:
+    backed.install("xpu", lacking={"aten::flip"})
+    with torchdevice.redirect():
+        torch.ones(3, device="xpu").flip(0)
+        rows = torchdevice.report().fallbacks
+    assert [(row.operator, row.executor, row.calls, row.site.file) for row in rows] == [
+        ("aten::flip", "cpu", 1, __file__)
+    ]
+
+
 @pytest.mark.parametrize(
     ("device", "what", "error", "text"),
     [
