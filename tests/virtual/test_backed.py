@@ -159,6 +159,7 @@ def test_out_of_memory_is_said_of_the_virtual_device() -> None:
     with pytest.raises(torch.OutOfMemoryError, match=r"^XPU out of memory\. Tried to allocate 16\.00 GiB"):
         x[:, None] * x  # inside a kernel
     assert x.sum().item() == 1 << 16
+    assert torch.xpu.memory_stats()["num_ooms"] == 2
 
 
 @on("")

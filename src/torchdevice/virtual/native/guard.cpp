@@ -47,10 +47,10 @@ DeviceIndex checked(DeviceIndex device) {
 }
 
 // torch 2.11 asks guards for it; before, nobody did.
-template <class Guard>
-void* native_handle(const Guard& guard, const c10::Stream& stream) {
-  if constexpr (requires { guard.getStreamNativeHandle(stream); })
-    if (!backing.is_host()) return guard.getStreamNativeHandle(backing.stream(stream));
+template <class Beneath>
+void* native_handle(const Beneath& beneath, const c10::Stream& stream) {
+  if constexpr (requires { beneath.guard().getStreamNativeHandle(stream); })
+    if (!beneath.is_host()) return beneath.guard().getStreamNativeHandle(beneath.stream(stream));
   return reinterpret_cast<void*>(stream.id());
 }
 
@@ -84,7 +84,7 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     set_current_stream(s);
     return old;
   }
-  virtual void* getStreamNativeHandle(const c10::Stream s) const { return native_handle(backing.guard(), s); }
+  virtual void* getStreamNativeHandle(const c10::Stream s) const { return native_handle(backing, s); }
   DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(config.count); }
   void destroyEvent(void* e, const DeviceIndex device) const noexcept override {
     auto* event = static_cast<EventData*>(e);

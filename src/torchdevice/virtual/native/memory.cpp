@@ -131,7 +131,7 @@ struct VirtualAllocator final : c10::DeviceAllocator {
     Usage& u = usage(device);
     if (auto* theirs = statistics_of_backing(device)) {
       auto stats = theirs->getDeviceStats(device);
-      stats.num_ooms += u.ooms;
+      stats.num_ooms = u.ooms;  // theirs, and those of a limit
       return stats;
     }
     c10::CachingDeviceAllocator::DeviceStats s;
@@ -215,7 +215,7 @@ std::array<int64_t, 9> figures(DeviceIndex device) {
     const auto s = theirs->getDeviceStats(device);
     const auto &bytes = s.allocated_bytes[0], &blocks = s.allocation[0];
     return {bytes.current,  bytes.peak,       bytes.allocated, bytes.freed, blocks.current,
-            blocks.peak,    blocks.allocated, blocks.freed,    s.num_ooms + u.ooms};
+            blocks.peak,    blocks.allocated, blocks.freed,    u.ooms};
   }
   return {u.bytes, u.bytes_peak, u.bytes_allocated, u.bytes_freed, u.blocks, u.blocks_peak, u.blocks_allocated,
           u.blocks_freed, u.ooms};
