@@ -384,7 +384,16 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 
     there = virtual.installed()
     refused = there.refused if there is not None and there.device == host.type else frozenset()
-    return fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
+    undo = fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
+    if there is None or config.fallback != "off":
+        return undo
+    there.library.call("allow_host", 0)  # what the accelerator beneath a virtual device lacks
+
+    def end() -> None:
+        there.library.call("allow_host", 1)
+        undo()
+
+    return end
 
 
 def _note_staged(operator: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:

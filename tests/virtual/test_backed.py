@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -214,6 +215,35 @@ def test_a_session_reports_what_the_cpu_computed_with_its_line() -> None:
     assert [(row.operator, row.executor, row.calls, row.site.file) for row in rows] == [
         ("aten::flip", "cpu", 1, __file__)
     ]
+
+
+@on("")
+def test_without_fallback_it_is_refused() -> None:
+    backed.install("xpu", lacking={"aten::flip"})
+    x = torch.ones(3, device="xpu")
+    os.environ["TORCHDEVICE_FALLBACK"] = "off"
+    with torchdevice.redirect(), pytest.raises(NotImplementedError, match="aten::flip"):
+        x.flip(0)
+    assert x.flip(0).tolist() == [1.0, 1.0, 1.0]
+
+
+@on("")
+def test_a_forked_child_is_told_that_it_lost_the_device() -> None:
+    backed.install("xpu")
+    x = torch.ones(3, device="xpu")
+    assert not torch.xpu._is_in_bad_fork()
+    child = os.fork()
+    if child == 0:
+        told = torch.xpu._is_in_bad_fork() and torch.ones(2).sum().item() == 2.0
+        try:
+            torch.ones(2, device="xpu")
+        except RuntimeError as error:
+            told = told and "Cannot re-initialize XPU in forked subprocess" in str(error)
+        else:
+            told = False
+        os._exit(0 if told else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert x.sum().item() == 3.0
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,10 @@ class Device:
     def describe(self, index: int) -> Description:
         raise NotImplementedError
 
+    def lost_by_fork(self) -> bool:
+        """Whether a forked child cannot use the device. It can where there is no driver to lose."""
+        return False
+
     def synchronize(self) -> None:
         """Wait until the device has done what it was given."""
 

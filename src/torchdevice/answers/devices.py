@@ -181,7 +181,7 @@ def device_functions(kind: str, device: Device) -> Table:
         f"_{kind}_setDevice": lambda index: device.select(index),
         f"_{kind}_exchangeDevice": exchange,
         f"_{kind}_maybeExchangeDevice": maybe_exchange,
-        f"_{kind}_isInBadFork": constant(False),
+        f"_{kind}_isInBadFork": lambda: device.lost_by_fork(),
         f"_{kind}_hasPrimaryContext": constant(True),
         f"_{kind}_canDeviceAccessPeer": lambda index, peer: index != peer and device.count > 1,
         f"_{kind}_synchronize": lambda *_: device.synchronize(),
@@ -202,6 +202,7 @@ def device_names(kind: str, table: Table) -> Table:
         "_exchange_device": table[f"_{kind}_exchangeDevice"],
         "_maybe_exchange_device": table[f"_{kind}_maybeExchangeDevice"],
         "_get_device_properties": table[f"_{kind}_getDeviceProperties"],
+        "_is_in_bad_fork": table[f"_{kind}_isInBadFork"],
     }
 
 
@@ -212,7 +213,7 @@ def initialised_names(device: Device) -> Table:
         "_lazy_init": nothing,
         "_initialized": True,
         "device_count": device.visible,
-        "_is_in_bad_fork": constant(False),
+        "_is_in_bad_fork": lambda: device.lost_by_fork(),
         "_is_compiled": constant(True),
     }
 

@@ -63,7 +63,7 @@ def mps_functions(device: Device, stream: type) -> Table:
     return {
         "_has_mps": True,
         "_mps_is_available": constant(True),
-        "_mps_is_in_bad_fork": constant(False),  # a forked child can use the device: there is no driver to lose
+        "_mps_is_in_bad_fork": lambda: device.lost_by_fork(),
         "_mps_get_default_generator": lambda: device.generator(0),
         "_mps_get_name": lambda: device.describe(0).name,
         "_mps_get_core_count": lambda: device.describe(0).cores,

@@ -70,13 +70,23 @@ class Virtual(Device):
         return int(self._library.usage(index).bytes)
 
     def reserved(self, index: int) -> int:
-        return self.allocated(index)
+        return int(self._library.usage(index).reserved)
+
+    def synchronize(self) -> None:
+        self._library.call("synchronize", self.current())
+
+    def empty_cache(self) -> None:
+        self._library.call("empty_cache")
+
+    def lost_by_fork(self) -> bool:
+        return bool(self._library.call("lost_by_fork"))
 
     def usage(self, index: int) -> Usage:
         used = self._library.usage(index)
         held = Figures(used.bytes, used.bytes_peak, used.bytes_allocated, used.bytes_freed)
+        reserved = Figures(used.reserved, used.reserved_peak, used.reserved_allocated, used.reserved_freed)
         blocks = Figures(used.blocks, used.blocks_peak, used.blocks_allocated, used.blocks_freed)
-        return Usage(held, held, blocks, used.ooms)
+        return Usage(held, reserved, blocks, used.ooms)
 
     def reset_peak(self, index: int) -> None:
         self._library.call("reset_peak", index)

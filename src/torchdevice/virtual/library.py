@@ -19,6 +19,10 @@ class Usage(NamedTuple):
     blocks_peak: int
     blocks_allocated: int
     blocks_freed: int
+    reserved: int
+    reserved_peak: int
+    reserved_allocated: int
+    reserved_freed: int
     ooms: int
 
 
@@ -46,6 +50,10 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_default_generators": (_INT, [_INT]),
     "td_counts": (_STR, []),
     "td_reset_counts": (_INT, []),
+    "td_allow_host": (_INT, [_INT]),
+    "td_lost_by_fork": (_INT, []),
+    "td_synchronize": (None, [_INT]),
+    "td_empty_cache": (None, []),
     "td_get_device": (_INT, []),
     "td_set_device": (None, [_INT]),
     "td_current_stream": (_I64, [_INT]),

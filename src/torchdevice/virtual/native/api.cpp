@@ -221,6 +221,18 @@ API int td_reset_counts() {
   return 0;
 }
 
+API int td_allow_host(int yes) {
+  allow_host(yes != 0);
+  return 0;
+}
+API int td_lost_by_fork() { return lost_by_fork() ? 1 : 0; }
+API int td_synchronize(int device) {
+  return guarded([&] { synchronize(index(device)); });
+}
+API int td_empty_cache() {
+  return guarded([&] { static_cast<c10::DeviceAllocator*>(virtual_allocator())->emptyCache(); });
+}
+
 API int td_get_device() { return current_device(); }
 API int td_set_device(int device) {
   return guarded([&] { set_current_device(index(device)); });
@@ -246,7 +258,7 @@ API double td_elapsed(int64_t from, int64_t to) {
   return milliseconds;
 }
 
-// current, peak, allocated, freed of bytes, then of blocks; then the number of refused allocations.
+// current, peak, allocated, freed: of bytes, of blocks, of reserved bytes; then the number of refused allocations.
 API int td_usage(int device, int64_t* out) {
   return guarded([&] {
     const auto values = figures(index(device));

@@ -8,11 +8,17 @@
 #include <ATen/detail/MPSHooksInterface.h>
 #include <ATen/detail/XPUHooksInterface.h>
 
+#include <pthread.h>
+
 #include <cstring>
 
 namespace torchdevice {
 
 Backing backing;
+
+namespace {
+std::atomic<bool> forked{false};
+}
 
 c10::BackendComponent backend_of(DeviceType type) {
   switch (type) {
@@ -44,7 +50,10 @@ void Backing::choose(DeviceType type) {
   at::globalContext().lazyInitDevice(type);
   guard_ = c10::impl::getDeviceGuardImpl(type);
   count_ = std::max<DeviceIndex>(guard_->deviceCount(), 1);
+  pthread_atfork(nullptr, nullptr, [] { forked = true; });
 }
+
+bool lost_by_fork() { return forked; }
 
 // Streams of the backing and of the virtual device have the same numbers.
 c10::Stream Backing::stream(const c10::Stream& virtual_stream) const {

@@ -91,6 +91,8 @@ class Backing {
 };
 extern Backing backing;
 at::Generator new_backing_generator(DeviceIndex index);
+// Whether this process was forked after the backing began: accelerators do not survive that.
+bool lost_by_fork();
 // Takes the backing out of torch's list of accelerators: it refuses two of them in one process.
 void hide_backing();
 
@@ -130,8 +132,8 @@ struct Usage {  // of one device; `all` in the words of torch.cuda.memory_stats
   std::atomic<int64_t> ooms{0};
 };
 Usage& usage(DeviceIndex device);
-// current, peak, allocated, freed of bytes, then of blocks; then the number of refused allocations.
-std::array<int64_t, 9> figures(DeviceIndex device);
+// current, peak, allocated, freed: of bytes, of blocks, of reserved bytes; then the number of refused allocations.
+std::array<int64_t, 13> figures(DeviceIndex device);
 void reset_peak(DeviceIndex device);
 void reset_accumulated(DeviceIndex device);
 c10::Allocator* virtual_allocator();
@@ -190,6 +192,8 @@ void reset_records();
 void run_boxed(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record,
     DispatchKey functionality = DispatchKey::Dense);
+// Whether the CPU computes what the backing lacks; if not, it is refused.
+void allow_host(bool yes);
 // Whether the backing has a kernel for it, of its own or of torch's composites. Only asked of dense tensors.
 bool is_computed_by_backing(const c10::OperatorHandle& op, DispatchKey functionality);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);

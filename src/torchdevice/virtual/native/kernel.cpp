@@ -216,6 +216,8 @@ class Drawing {
   Tensor before_;
 };
 
+std::atomic<bool> host_allowed{true};
+
 uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::memory_order_relaxed)->front(); }
 
 [[noreturn]] void report_misfit(const c10::OperatorHandle& op, const Call& call) {
@@ -275,6 +277,7 @@ void run_boxed(
     if (functionality == DispatchKey::Dense) return at::native::cpu_fallback(op, stack);
   }
   if (C10_UNLIKELY(record->flags & kOnHost)) {
+    if (!host_allowed) refuse(op, record);
     record->on_host++;
     return at::native::cpu_fallback(op, stack);
   }
@@ -325,6 +328,8 @@ void run_boxed(
   for (size_t i = results_from; i < stack->size(); i++) leave_value(call, (*stack)[i]);
   if (noting) capture_call(op, keys, std::move(before), *stack, results_from);
 }
+
+void allow_host(bool yes) { host_allowed = yes; }
 
 OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes, DispatchKey functionality) {
   auto& r = records();

@@ -109,6 +109,9 @@ struct VirtualAllocator final : c10::DeviceAllocator {
     if (C10_UNLIKELY(passes_limit(u, u.bytes, static_cast<int64_t>(bytes)))) raise_out_of_memory(bytes, device);
     try {
       if (backing.is_host()) return label(backing.allocator()->allocate(bytes), bytes, device);
+      TORCH_CHECK(
+          !lost_by_fork(), "Cannot re-initialize ", c10::DeviceTypeName(config.type), " in forked subprocess. To use ",
+          c10::DeviceTypeName(config.type), " with multiprocessing, you must use the 'spawn' start method");
       c10::DeviceGuard guard(backing.device(device.index()));
       return label(backing.allocator()->allocate(bytes), bytes, device);
     } catch (const c10::Error& e) {
@@ -209,16 +212,19 @@ const c10::DataPtr& unlabelled(const c10::DataPtr& data) {
   return data.get_deleter() == &free_block ? static_cast<const Block*>(data.get_context())->inner : data;
 }
 
-std::array<int64_t, 9> figures(DeviceIndex device) {
+std::array<int64_t, 13> figures(DeviceIndex device) {
   const Usage& u = usage(device);
   if (auto* theirs = statistics_of_backing(device)) {
     const auto s = theirs->getDeviceStats(device);
-    const auto &bytes = s.allocated_bytes[0], &blocks = s.allocation[0];
-    return {bytes.current,  bytes.peak,       bytes.allocated, bytes.freed, blocks.current,
-            blocks.peak,    blocks.allocated, blocks.freed,    u.ooms};
+    std::array<int64_t, 13> all;
+    size_t next = 0;
+    for (const auto* each : {&s.allocated_bytes[0], &s.allocation[0], &s.reserved_bytes[0]})
+      for (const int64_t figure : {each->current, each->peak, each->allocated, each->freed}) all[next++] = figure;
+    all[next] = u.ooms;
+    return all;
   }
   return {u.bytes, u.bytes_peak, u.bytes_allocated, u.bytes_freed, u.blocks, u.blocks_peak, u.blocks_allocated,
-          u.blocks_freed, u.ooms};
+          u.blocks_freed, u.bytes, u.bytes_peak, u.bytes_allocated, u.bytes_freed, u.ooms};
 }
 
 void reset_peak(DeviceIndex device) {
