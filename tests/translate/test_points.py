@@ -45,7 +45,7 @@ def signature(function: Any) -> Any:
 
 @pytest.mark.parametrize(("path", "original", "value"), [pytest.param(*row, id=row[0]) for row in REPLACED])
 def test_a_replacement_looks_like_the_original(path: str, original: Any, value: Any) -> None:
-    value = value.__func__ if isinstance(value, staticmethod) else value
+    value = value.__func__ if isinstance(value, staticmethod | classmethod) else value
     assert value.__name__ == original.__name__
     assert value.__doc__ == original.__doc__
     if not inspect.isclass(original):

@@ -17,6 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
 from torchdevice._torch.core import RealTensor, in_function_mode, innermost_function_mode
+from torchdevice.translate.engine import dress
 
 # Tensors that no class of somebody's own can have a say about.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -65,7 +66,7 @@ def class_of_modes(original: Callable[..., Any], path: str, translator: Any) -> 
         super(TorchFunctionMode, cls).__init_subclass__(**kwargs)
         modes.append(None)
 
-    return classmethod(__init_subclass__)
+    return classmethod(dress(__init_subclass__, original, path))
 
 
 def mode_has_a_say() -> bool:
