@@ -37,17 +37,20 @@ class _Lacking:
         return self._library.call(name, *arguments)
 
 
-def install(device: str, count: int = 1, lacking: Collection[str] = ()) -> tuple[Installation, Library]:
-    """A virtual `device` on an accelerator that has no kernel for `lacking`; and the accelerator."""
+def install(device: str, on: str = "cuda", lacking: Collection[str] = ()) -> tuple[Installation, Library]:
+    """A virtual `device` on an accelerator that has no kernel for `lacking`; and the accelerator.
+
+    A build for CUDA has kernels for it, so only another type can lack any.
+    """
     path = build.build()
     beneath = Library(path)
-    beneath.call("init", "cuda", "cpu", 1, "", 0, MEMORY)
-    installer._register(_Lacking(beneath, lacking), "cuda", "all", "cpu")  # type: ignore[arg-type]
+    beneath.call("init", on, "cpu", 1, "", 0, MEMORY)
+    installer._register(_Lacking(beneath, lacking), on, "all", "cpu")  # type: ignore[arg-type]
     second = Path(tempfile.mkdtemp()) / "second.so"
     shutil.copy(path, second)
     with (
         mock.patch.object(build, "build", return_value=second),
-        mock.patch.object(installer, "_accelerator", return_value="cuda"),
+        mock.patch.object(installer, "_accelerator", return_value=on),
         mock.patch.object(installer, "memory_of", return_value=MEMORY),
     ):
-        return torchdevice.virtual.install(device, count, on="cuda"), beneath
+        return torchdevice.virtual.install(device, on=on), beneath

@@ -195,10 +195,10 @@ def test_streams_and_events_pass_through() -> None:
 
 @on("")
 def test_what_the_accelerator_lacks_is_computed_by_the_cpu_and_counted() -> None:
-    backed.install("xpu", lacking={"aten::histc", "aten::flip"})
-    x = torch.arange(6.0, device="xpu").requires_grad_()
+    backed.install("mps", on="xpu", lacking={"aten::histc", "aten::flip"})
+    x = torch.arange(6.0, device="mps").requires_grad_()
     found = torch.histc(x.detach(), 3)
-    assert found.device.type == "xpu"
+    assert found.device.type == "mps"
     assert found.tolist() == [2.0, 2.0, 2.0]
     (x.flip(0)[:2] * 3).sum().backward()  # gradients flow through it
     assert x.grad is not None
@@ -208,9 +208,9 @@ def test_what_the_accelerator_lacks_is_computed_by_the_cpu_and_counted() -> None
 
 @on("")
 def test_a_session_reports_what_the_cpu_computed_with_its_line() -> None:
-    backed.install("xpu", lacking={"aten::flip"})
+    backed.install("mps", on="xpu", lacking={"aten::flip"})
     with torchdevice.redirect():
-        torch.ones(3, device="xpu").flip(0)
+        torch.ones(3, device="mps").flip(0)
         rows = torchdevice.report().fallbacks
     assert [(row.operator, row.executor, row.calls, row.site.file) for row in rows] == [
         ("aten::flip", "cpu", 1, __file__)
@@ -219,8 +219,8 @@ def test_a_session_reports_what_the_cpu_computed_with_its_line() -> None:
 
 @on("")
 def test_without_fallback_it_is_refused() -> None:
-    backed.install("xpu", lacking={"aten::flip"})
-    x = torch.ones(3, device="xpu")
+    backed.install("mps", on="xpu", lacking={"aten::flip"})
+    x = torch.ones(3, device="mps")
     os.environ["TORCHDEVICE_FALLBACK"] = "off"
     with torchdevice.redirect(), pytest.raises(NotImplementedError, match="aten::flip"):
         x.flip(0)
