@@ -1,4 +1,4 @@
-"""A virtual device on an accelerator, on a machine without one: the accelerator beneath is a virtual `cuda` itself.
+"""A virtual device on an accelerator, on a machine without one: the accelerator is a virtual one itself.
 
 The library is loaded twice. The first copy is the accelerator, which the CPU computes for; the second is on top of it
 and knows it through torch's interfaces only, as it knows a real one.
@@ -40,7 +40,7 @@ class _Lacking:
 def install(device: str, on: str = "cuda", lacking: Collection[str] = ()) -> tuple[Installation, Library]:
     """A virtual `device` on an accelerator that has no kernel for `lacking`; and the accelerator.
 
-    A build for CUDA has kernels for it, so only another type can lack any.
+    In a build for CUDA a virtual `cuda` lacks nothing: torch has kernels for that type. Take `xpu` there.
     """
     path = build.build()
     beneath = Library(path)

@@ -20,6 +20,7 @@ from torchdevice.answers.installed import BUILDS
 from torchdevice.answers.installed import install as install_answers
 from torchdevice.answers.virtual import Virtual
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
+from torchdevice.policy.hosts import this_host
 from torchdevice.virtual import build, build_parts, supported
 from torchdevice.virtual.library import Library
 
@@ -88,9 +89,9 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     """
     global _installation
     _check_request(device, count, support, on)
-    on = _accelerator() if on == "auto" else on
     if _installation is not None:
-        return _same_again(_installation, device, count, support, on)
+        return _same_again(_installation, device, count, support, _installation.on if on == "auto" else on)
+    on = _accelerator() if on == "auto" else on
     _check_no_real_device(device)
     _check_backing(device, on)
     library = Library(build.build())
@@ -162,8 +163,8 @@ def _let_autograd_finish(library: Library) -> None:
 
 
 def _accelerator() -> str:
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return found.type if found is not None and found.type in BACKINGS else "cpu"
+    found = this_host().type
+    return found if found in BACKINGS else "cpu"
 
 
 def _check_request(device: str, count: int, support: str, on: str) -> None:

@@ -75,7 +75,6 @@ const Named<torchdevice::Flag> kFlags[] = {
     {"deny", torchdevice::kDeny},
     {"warn", torchdevice::kWarn},
     {"even_sizes", torchdevice::kEvenSizes},
-    {"on_host", torchdevice::kOnHost},
 };
 
 template <class T, size_t n>
@@ -174,11 +173,9 @@ API int td_register(const char* name, const char* kind, const char* flags, const
     const auto colon = full.find("::");
     TORCH_CHECK(installed && colon != std::string::npos, "no operator can be registered as ", full);
     const auto key = functionality(kind);
-    const auto dot = full.find('.');
-    const auto op = c10::Dispatcher::singleton().findSchema(
-        {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
+    const auto op = find_operator(full);
     uint32_t how = flags_of(flags);
-    if (op && !is_computed_by_backing(*op, key)) how |= kOnHost;
+    if (op && !backing.computes(*op, key)) how |= kOnHost;
     auto* record = make_record(full, how, dtypes_of(denied_dtypes), key);
     Quiet quiet;
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);

@@ -31,7 +31,7 @@ c10::BackendComponent backend_of(DeviceType type) {
     case DeviceType::MPS:
       return c10::BackendComponent::MPSBit;
     default:
-      TORCH_CHECK(false, "no virtual device of type ", type, ", and none on it");
+      TORCH_CHECK(false, "type ", type, " can be neither a virtual device nor what computes for one");
   }
 }
 
@@ -64,9 +64,13 @@ c10::Stream Backing::label(const c10::Stream& stream, DeviceIndex index) const {
   return c10::Stream(c10::Stream::UNSAFE, Device(config.type, index), stream.id());
 }
 
-at::Generator new_backing_generator(DeviceIndex index) {
-  if (backing.is_host()) return at::detail::createCPUGenerator(c10::default_rng_seed_val);
-  auto made = backing.hooks().getNewGenerator(backing.device(index).index());
+bool Backing::computes(const c10::OperatorHandle& op, DispatchKey functionality) const {
+  return is_host() || functionality != DispatchKey::Dense || op.hasComputedKernelForDispatchKey(key());
+}
+
+at::Generator Backing::new_generator(DeviceIndex index) const {
+  if (is_host()) return at::detail::createCPUGenerator(c10::default_rng_seed_val);
+  auto made = hooks().getNewGenerator(device(index).index());
   made.set_current_seed(c10::default_rng_seed_val);
   return made;
 }

@@ -15,8 +15,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/detail/AcceleratorHooksInterface.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/AcceleratorHooksInterface.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
@@ -76,6 +76,9 @@ class Backing {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend_);
   }
   c10::Allocator* allocator() const { return c10::GetAllocator(type_); }
+  at::Generator new_generator(DeviceIndex index) const;
+  // Whether it has a kernel for an operator, of its own or of torch's composites. Only dense tensors are looked at.
+  bool computes(const c10::OperatorHandle& op, DispatchKey functionality) const;
   // The rest is asked of accelerators only.
   const c10::impl::DeviceGuardImplInterface& guard() const { return *guard_; }
   const at::AcceleratorHooksInterface& hooks() const;
@@ -90,7 +93,6 @@ class Backing {
   const c10::impl::DeviceGuardImplInterface* guard_ = nullptr;
 };
 extern Backing backing;
-at::Generator new_backing_generator(DeviceIndex index);
 // Whether this process was forked after the backing began: accelerators do not survive that.
 bool lost_by_fork();
 // Takes the backing out of torch's list of accelerators: it refuses two of them in one process.
@@ -194,8 +196,8 @@ void run_boxed(
     DispatchKey functionality = DispatchKey::Dense);
 // Whether the CPU computes what the backing lacks; if not, it is refused.
 void allow_host(bool yes);
-// Whether the backing has a kernel for it, of its own or of torch's composites. Only asked of dense tensors.
-bool is_computed_by_backing(const c10::OperatorHandle& op, DispatchKey functionality);
+// By namespace, name and overload, as the dispatcher writes it: aten::add.Tensor
+std::optional<c10::OperatorHandle> find_operator(const std::string& name);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
 // For composites that the real backend refuses for some dtypes: checks, then lets torch decompose as ever.
 torch::CppFunction dtype_guard(OpRecord* record);

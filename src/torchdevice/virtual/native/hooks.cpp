@@ -84,7 +84,7 @@ const at::Generator& default_generator(DeviceIndex device) {
       const bool own = backing.is_host() || backing.is_shared(index);
       v->push_back(at::make_generator<VirtualGenerator>(
           Device(config.type, index),
-          own ? new_backing_generator(index) : at::globalContext().defaultGenerator(backing.device(index))));
+          own ? backing.new_generator(index) : at::globalContext().defaultGenerator(backing.device(index))));
     }
     return v;
   }();
@@ -98,7 +98,7 @@ std::atomic<bool> default_generators_wanted{false};
 at::Generator new_generator(DeviceIndex device) {
   if (default_generators_wanted) return default_generator(device);
   if (device < 0) device = current_device();
-  return at::make_generator<VirtualGenerator>(Device(config.type, device), new_backing_generator(device));
+  return at::make_generator<VirtualGenerator>(Device(config.type, device), backing.new_generator(device));
 }
 
 #define TORCHDEVICE_COMMON_HOOKS                                                                            \

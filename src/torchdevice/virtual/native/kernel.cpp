@@ -253,15 +253,17 @@ struct BoxedFallback final : c10::OperatorKernel {
   DispatchKey functionality;
   BoxedFallback(uint32_t f, DispatchKey d) : flags(f), functionality(d) {}
   void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-    const uint32_t here = is_computed_by_backing(op, functionality) ? flags : flags | kOnHost;
+    const uint32_t here = backing.computes(op, functionality) ? flags : flags | kOnHost;
     run_boxed(op, keys, stack, make_record(toString(op.operator_name()), here, 0, functionality), functionality);
   }
 };
 
 }  // namespace
 
-bool is_computed_by_backing(const c10::OperatorHandle& op, DispatchKey functionality) {
-  return backing.is_host() || functionality != DispatchKey::Dense || op.hasComputedKernelForDispatchKey(backing.key());
+std::optional<c10::OperatorHandle> find_operator(const std::string& name) {
+  const auto dot = name.find('.');
+  return c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
 }
 
 void run_boxed(

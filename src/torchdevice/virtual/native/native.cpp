@@ -145,7 +145,7 @@ Stack math_attention(const OperatorHandle& op, const Stack& s) {
 // The backing's own choice among its kernels, which are called with the virtual tensors: autograd's formulas apply.
 bool fused_attention(const OperatorHandle& op, Stack* stack) {
   enum Choice : int64_t { kFlash = 1, kEfficient = 2 };  // at::SDPBackend
-  if (backing.type() != DeviceType::CUDA && backing.type() != DeviceType::XPU) return false;
+  if (backing.type() != DeviceType::CUDA) return false;
   const auto query = argument(op, *stack, "query"), key = argument(op, *stack, "key"), value = argument(op, *stack, "value");
   const auto dropout = argument(op, *stack, "dropout_p"), causal = argument(op, *stack, "is_causal");
   const auto scale = argument(op, *stack, "scale"), gqa = argument(op, *stack, "enable_gqa");
@@ -342,7 +342,7 @@ void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* 
   give(op, stack, dx.to(x.scalar_type()));
 }
 
-// kForHost: they make up for what the CPU lacks, and an accelerator where it lacks it too. kFused: only on CUDA.
+// kForHost: always on the CPU, and on an accelerator that lacks the operator. kFused: only on CUDA.
 enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32, kForHost = 64, kFused = 128 };
 struct Row {
   const char* name;
@@ -400,12 +400,6 @@ void put(DispatchKey key, const Row& row) {
   put(key, row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Custom>(row.function)));
 }
 
-std::optional<OperatorHandle> find(const std::string& name) {
-  const auto dot = name.find('.');
-  const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  return c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload});
-}
-
 }  // namespace
 
 void register_native_kernels() {
@@ -426,9 +420,9 @@ void register_native_kernels() {
   for (const Row& row : kRows) {
     const bool for_type = (!(row.where & kMpsOnly) || config.is_mps()) && (!(row.where & kGpuOnly) || !config.is_mps()) &&
         (!(row.where & kXpuOnly) || config.type == DeviceType::XPU);
-    const auto op = find(row.name);
+    const auto op = find_operator(std::string("aten::") + row.name);
     if (!for_type || !op) continue;
-    if ((row.where & kForHost) && !backing.is_host() && is_computed_by_backing(*op, DispatchKey::Dense)) continue;
+    if ((row.where & kForHost) && !backing.is_host() && backing.computes(*op, DispatchKey::Dense)) continue;
     if ((row.where & kFused) && backing.type() != DeviceType::CUDA) continue;
     if (row.where & kBackend) put(dense, row);
     if (row.where & kAutograd) put(autograd, row);
