@@ -32,11 +32,14 @@ def list_names(dtype: str) -> list[str]:
 
 
 def run_shard(configuration: str, names: list[str]) -> list[dict[str, Any]]:
-    """One worker after another: when one dies, the operator that it was at is noted and the rest goes on."""
     device, support, dtype = configuration.split(":")
+    return run_worker([sys.executable, "-m", "tools.conformance.worker", device, support, dtype], names)
+
+
+def run_worker(command: list[str], names: list[str]) -> list[dict[str, Any]]:
+    """One worker after another: when one dies, the operator that it was at is noted and the rest goes on."""
     left, rows = list(names), []
     while left:
-        command = [sys.executable, "-m", "tools.conformance.worker", device, support, dtype]
         worker = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -59,7 +62,7 @@ def run_shard(configuration: str, names: list[str]) -> list[dict[str, Any]]:
             rows.append({"op": current, "status": "crashed", "error": f"exit code {code}"})
             left.remove(current)
         elif left:
-            raise RuntimeError(f"{configuration}: the worker ended (exit code {code}) with {len(left)} operators left")
+            raise RuntimeError(f"{command}: the worker ended (exit code {code}) with {len(left)} operators left")
     return rows
 
 

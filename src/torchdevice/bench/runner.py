@@ -25,6 +25,7 @@ BENCHMARKS = {
     "threads": "a million redirected calls from 1, 2 and 8 threads",
     "loader": "an epoch of a DataLoader",
     "virtual": "operators on a virtual device",
+    "backed": "a virtual device on the accelerator that is there",
     "fallbacks": "operators that the target lacks",
 }
 

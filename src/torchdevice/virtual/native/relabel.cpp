@@ -87,17 +87,17 @@ Tensor backing_alias(const Tensor& t) {
   return dense_shell(t, c10::Storage(make_twin(t.storage().unsafeGetStorageImpl())), backing.key());
 }
 
-c10::Storage Call::twin(const c10::Storage& storage) {
+int Call::twin(const c10::Storage& storage) {
   auto* original = storage.unsafeGetStorageImpl();
-  for (auto& s : storages_)
-    if (s.original == original) return c10::Storage(s.twin);
+  if (const int known = storage_originals_.of(original); known >= 0) return known;
   storages_.push_back({original, make_twin(original)});
-  return c10::Storage(storages_.back().twin);
+  storage_originals_.add(original);
+  twins_.add(storages_.back().twin.get());
+  return static_cast<int>(storages_.size()) - 1;
 }
 
 Tensor Call::stand_in(const Tensor& t) {
-  for (auto& p : pairs_)
-    if (p.original.is_same(t)) return p.stand_in;
+  if (const int known = originals_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].stand_in;
   Pair pair;
   pair.original = t;
   if (C10_LIKELY(t.layout() == c10::kStrided)) {
@@ -105,14 +105,16 @@ Tensor Call::stand_in(const Tensor& t) {
       for (const Tensor& meta :
            {nested(t)->get_nested_sizes(), nested(t)->get_nested_strides(), nested(t)->get_storage_offsets()})
         foreign_.push_back(meta.storage().unsafeGetStorageImpl());
-      pair.stand_in = nested_shell(t, twin(t.unsafeGetTensorImpl()->unsafe_storage()),
-                                   backing.key(DispatchKey::NestedTensor));
+      pair.storage = twin(t.unsafeGetTensorImpl()->unsafe_storage());
+      pair.stand_in = nested_shell(t, twin_storage(pair), backing.key(DispatchKey::NestedTensor));
     } else if (C10_UNLIKELY(t.is_quantized())) {
-      pair.stand_in = quantized_shell(t, twin(t.storage()), backing.key(DispatchKey::Quantized));
+      pair.storage = twin(t.storage());
+      pair.stand_in = quantized_shell(t, twin_storage(pair), backing.key(DispatchKey::Quantized));
     } else {
       TORCH_CHECK_NOT_IMPLEMENTED(
           t.unsafeGetTensorImpl()->has_storage(), "a tensor without storage cannot be used on the virtual ", config.type, " device");
-      pair.stand_in = dense_shell(t, twin(t.unsafeGetTensorImpl()->unsafe_storage()), backing.key());
+      pair.storage = twin(t.unsafeGetTensorImpl()->unsafe_storage());
+      pair.stand_in = dense_shell(t, twin_storage(pair), backing.key());
     }
   } else if (t.layout() == c10::kSparse) {
     Parts parts{stand_in(coo(t)->indices()), stand_in(coo(t)->values())};
@@ -129,6 +131,8 @@ Tensor Call::stand_in(const Tensor& t) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "layout ", t.layout(), " is not supported on the virtual ", config.type, " device");
   }
   if (C10_UNLIKELY(keep_requires_grad && t.requires_grad())) pair.stand_in.set_requires_grad(true);
+  originals_.add(t.unsafeGetTensorImpl());
+  stand_ins_.add(pair.stand_in.unsafeGetTensorImpl());
   pairs_.push_back(std::move(pair));
   return pairs_.back().stand_in;
 }
@@ -157,8 +161,8 @@ Tensor Call::enter(const Tensor& t, const char* argument, uint32_t flags) {
 
 c10::Storage Call::original_storage(const c10::Storage& of_backing) {
   auto* storage = of_backing.unsafeGetStorageImpl();
-  for (auto& s : storages_)
-    if (s.twin.get() == storage) return c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(s.original));
+  if (const int known = twins_.of(storage); known >= 0)
+    return c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(storages_[known].original));
   if (storage->device().type() == config.type) return of_backing;  // relabelled a moment ago
   for (auto& a : adopted_)
     if (a.first == storage) return a.second;
@@ -177,8 +181,7 @@ c10::Storage Call::original_storage(const c10::Storage& of_backing) {
 
 Tensor Call::leave(const Tensor& t) {
   if (!t.defined() || !is_on_backing(t)) return t;
-  for (auto& p : pairs_)
-    if (p.stand_in.is_same(t)) return p.original;
+  if (const int known = stand_ins_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].original;
   for (auto* impl : foreign_tensors_)
     if (impl == t.unsafeGetTensorImpl()) return t;
   if (to_host && backing.is_host()) return t;
@@ -230,10 +233,8 @@ void Call::settle_dense(const Pair& pair) {
   if (C10_UNLIKELY(pair.original.is_quantized()))
     static_cast<at::QTensorImpl*>(to)->set_quantizer_(static_cast<at::QTensorImpl*>(from)->quantizer());
   const auto& seat = from->unsafe_storage();
-  bool moved = true;
-  for (auto& s : storages_)
-    if (s.twin.get() == seat.unsafeGetStorageImpl()) moved = s.original != to->unsafe_storage().unsafeGetStorageImpl();
-  if (C10_UNLIKELY(moved)) to->set_storage_keep_dtype(original_storage(seat));
+  if (C10_UNLIKELY(seat.unsafeGetStorageImpl() != storages_[pair.storage].twin.get()))
+    to->set_storage_keep_dtype(original_storage(seat));
   if (C10_UNLIKELY(
           to->sizes() != from->sizes() || to->strides() != from->strides() || to->storage_offset() != from->storage_offset()))
     to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());

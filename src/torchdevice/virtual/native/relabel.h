@@ -6,10 +6,41 @@
 #include <c10/util/SmallVector.h>
 
 #include <array>
+#include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace torchdevice {
+
+// In which order things were added, by their address. Few are looked for one by one. A foreach operator can have thousands
+// of tensors: for them there is a table.
+class Order {
+ public:
+  void add(const void* thing) {
+    things_.push_back(thing);
+    if (C10_LIKELY(things_.size() <= kFew)) return;
+    if (!table_) {
+      table_ = std::make_unique<std::unordered_map<const void*, int>>();
+      for (size_t i = 0; i + 1 < things_.size(); i++) table_->emplace(things_[i], static_cast<int>(i));
+    }
+    table_->emplace(thing, static_cast<int>(things_.size()) - 1);
+  }
+  int of(const void* thing) const {  // -1: it is not there
+    if (C10_UNLIKELY(table_ != nullptr)) {
+      const auto found = table_->find(thing);
+      return found == table_->end() ? -1 : found->second;
+    }
+    for (size_t i = 0; i < things_.size(); i++)
+      if (things_[i] == thing) return static_cast<int>(i);
+    return -1;
+  }
+
+ private:
+  static constexpr size_t kFew = 8;
+  c10::SmallVector<const void*, kFew> things_;
+  std::unique_ptr<std::unordered_map<const void*, int>> table_;
+};
 
 class Call {
  public:
@@ -29,7 +60,8 @@ class Call {
  private:
   struct Pair {
     Tensor original, stand_in;
-    int parts = -1;  // of a sparse stand-in: where in `parts_` its members stand
+    int storage = -1;  // of a dense stand-in: where in `storages_` its own stands
+    int parts = -1;    // of a sparse stand-in: where in `parts_` its members stand
   };
   using Parts = std::array<Tensor, 3>;
   struct StoragePair {
@@ -37,13 +69,16 @@ class Call {
     c10::intrusive_ptr<StorageImpl> twin;
   };
   Tensor stand_in(const Tensor& t);
-  c10::Storage twin(const c10::Storage& storage);
+  int twin(const c10::Storage& storage);  // where in `storages_` it stands
+  c10::Storage twin_storage(const Pair& pair) const { return c10::Storage(storages_[pair.storage].twin); }
   c10::Storage original_storage(const c10::Storage& of_backing);
   void settle_sparse(const Pair& pair);
   void settle_dense(const Pair& pair);
 
   c10::SmallVector<StoragePair, 6> storages_;
+  Order storage_originals_, twins_;
   c10::SmallVector<Pair, 6> pairs_;
+  Order originals_, stand_ins_;
   std::vector<Parts> parts_;  // members of sparse stand-ins, as they were made
   c10::SmallVector<StorageImpl*, 4> foreign_;       // storages of tensors elsewhere, which belong to the caller
   c10::SmallVector<c10::TensorImpl*, 4> foreign_tensors_;
