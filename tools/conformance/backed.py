@@ -1,11 +1,12 @@
 """torch's operator database on a virtual device that a real accelerator computes for, against that accelerator itself.
 
-    PYTHONPATH=src python -m tools.conformance.backed mps@cuda xpu@cuda     all dtypes
-    PYTHONPATH=src python -m tools.conformance.backed mps@cuda float32      these
+    PYTHONPATH=src python -m tools.conformance.backed mps@cuda xpu@cuda        all dtypes
+    PYTHONPATH=src python -m tools.conformance.backed cuda mps@cuda float32    these, and the accelerator with itself
 
 Each sample runs in plain torch on the accelerator; what came out is kept. Then it runs on the virtual device: values,
 gradients and devices must be the same, of random operators too, because the seeds are equal. Samples that plain torch
-refuses there do not count. Prints a line of figures per device and dtype, and what went wrong.
+refuses there do not count, nor operators that need CUDA's own compiler. Prints a line of figures per device and dtype,
+and what went wrong.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
@@ -26,11 +28,14 @@ from torch.utils import _pytree as pytree
 import torchdevice.virtual
 from tools.conformance.run import ROOT, list_names, run_worker
 from tools.conformance.worker import UNINITIALISED, copied, differs, is_refusal, outcome, samples_of
+from torchdevice.virtual.installer import DEVICES
 
 DTYPES = ("float32", "float16", "bfloat16", "int64")
 RESULTS = ROOT / "build" / "backed"
+KEPT = "all is kept"  # a file of that name: what follows is compared
 Row = dict[str, Any]
 ONE_LINE = 200
+COMPILED_BY_CUDA = "jiterator"  # torch.cuda's compiler of operators, which no other device has
 
 
 def kept(value: Any, kind: str) -> Any:
@@ -44,7 +49,9 @@ def outcomes(op: Any, kind: str, dtype: torch.dtype) -> list[Any]:
     """Per sample what came out, or what was raised."""
     wants_gradient = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     found: list[Any] = []
-    for sample in samples_of(op, dtype, wants_gradient):
+    with mock.patch("torch.cuda.is_available", return_value=False):  # else the database has other samples
+        samples = list(samples_of(op, dtype, wants_gradient))
+    for sample in samples:
         try:
             both = outcome(op, copied(op, sample, kind), wants_gradient)
             found.append([[kept(value, kind) for value in some] for some in both])
@@ -96,6 +103,7 @@ def work(place: str, dtype_name: str, folder: str) -> None:
     """One JSON line per operator of those on stdin: kept on the accelerator, compared on a virtual device."""
     wanted = set(sys.stdin.read().split("\n"))
     kind, _, accelerator = place.partition("@")
+    keeping = not Path(folder, KEPT).exists()
     if accelerator:
         torchdevice.virtual.install(kind, on=accelerator)
     warnings.simplefilter("ignore")
@@ -106,11 +114,11 @@ def work(place: str, dtype_name: str, folder: str) -> None:
         print(json.dumps({"op": op.formatted_name, "status": "started"}), flush=True)
         file = Path(folder) / f"{op.formatted_name}-{dtype_name}.pt"
         found = outcomes(op, kind, getattr(torch, dtype_name))
-        if accelerator:
-            row = compare(op, torch.load(file, weights_only=False), found)
-        else:
+        if keeping:
             torch.save(found, file)
             row = {"op": op.formatted_name, "status": "kept"}
+        else:
+            row = compare(op, torch.load(file, weights_only=False), found)
         print(json.dumps(row), flush=True)
 
 
@@ -140,19 +148,21 @@ def report(place: str, dtype: str, rows: list[Row]) -> None:
 
 
 def main() -> None:
-    places = [word for word in sys.argv[1:] if "@" in word]
-    dtypes = [word for word in sys.argv[1:] if "@" not in word] or DTYPES
+    places = [word for word in sys.argv[1:] if word.partition("@")[0] in DEVICES]
+    dtypes = [word for word in sys.argv[1:] if word not in places] or DTYPES
+    accelerator = places[-1].rpartition("@")[2]
+    os.environ["PYTHONHASHSEED"] = "0"  # the order of some samples is that of a set
     RESULTS.mkdir(parents=True, exist_ok=True)
     for dtype in dtypes:
-        names = list_names(dtype)
+        names = [name for name in list_names(dtype) if not name.startswith(COMPILED_BY_CUDA)]
         with tempfile.TemporaryDirectory() as folder:
-            accelerator = places[0].partition("@")[2]
             ended = [row["op"] for row in run(accelerator, dtype, names, folder) if row["status"] != "kept"]
             if ended:
                 print(f"{accelerator} {dtype}: ended their process in plain torch: {', '.join(ended)}")
+            Path(folder, KEPT).touch()
             for place in places:
                 rows = run(place, dtype, [name for name in names if name not in ended], folder)
-                (RESULTS / f"{place}-{dtype}.json").write_text(json.dumps(rows, indent=0))
+                (RESULTS / f"{place.replace('@', '-on-')}-{dtype}.json").write_text(json.dumps(rows, indent=0))
                 report(place, dtype, rows)
 
 

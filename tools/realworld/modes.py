@@ -24,6 +24,7 @@ QUIET = {
     "MPLBACKEND": "agg",
     "PYTHONHASHSEED": "0",
 }
+ATOMIC = 2e-3  # kernels that add atomically do not add in one order
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,26 @@ MODES = (
         run=("--policy", "portable"),
         judged_by="cuda reference",
         on_gpu=True,
-        least_tolerance=2e-3,  # kernels that add atomically do not add in one order
+        least_tolerance=ATOMIC,
+    ),
+    Mode(
+        "as mps",
+        "mps",
+        "written for `mps`, `--as mps` on CUDA",
+        "mps",
+        run=("--as", "mps"),
+        judged_by="cuda reference",
+        on_gpu=True,
+        least_tolerance=ATOMIC,
+    ),
+    Mode(
+        "as xpu",
+        "xpu",
+        "written for `cuda`, `--as xpu` on CUDA",
+        run=("--as", "xpu"),
+        judged_by="cuda reference",
+        on_gpu=True,
+        least_tolerance=ATOMIC,
     ),
 )
 BY_NAME = {mode.name: mode for mode in MODES}

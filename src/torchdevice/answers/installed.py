@@ -26,13 +26,13 @@ class Build:
     """What a build of torch for a device has.
 
     `asks_hooks`: torch's own C functions of the namespace exist in every build and ask the hooks that the library
-    provides; only those that are missing, and `always`, are put there. `absent`: names that such a build lacks.
+    provides; only those that are missing, and `always`, are put there. `lacking`: what a build without it has not.
     """
 
     flags: Table
     always: tuple[str, ...] = ()
     asks_hooks: bool = False
-    absent: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
 
 
 BUILDS = {
@@ -44,15 +44,15 @@ BUILDS = {
             # named by torch._inductor.cudagraph_trees when it is imported; graphs here never make one
             "_cuda_CUDAAllocator_AllocatorState": type("_cuda_CUDAAllocator_AllocatorState", (), {}),
         },
+        lacking=("_cuda_getDeviceCount",),
     ),
-    # torch refuses two accelerators compiled in, and tells a CUDA build by this name: an Intel build lacks it.
-    "xpu": Build(flags={"_has_xpu": True}, absent=("_cuda_getDeviceCount",)),
+    "xpu": Build(flags={"_has_xpu": True}),
     "mps": Build(flags={"_has_mps": True}, always=("_mps_is_in_bad_fork",), asks_hooks=True),
 }
 
 
-def install(kind: str, device: Device) -> None:
-    """Make torch answer for `device` under the name `kind`."""
+def install(kind: str, device: Device, beneath: str = "cpu") -> None:
+    """Make torch answer for `device` under the name `kind`, and deny what is `beneath` it."""
     build, table = BUILDS[kind], answers(kind, device)
     functions = {name: value for name, value in table.functions.items() if callable(value)}
     if build.asks_hooks:
@@ -60,9 +60,8 @@ def install(kind: str, device: Device) -> None:
             name: value for name, value in functions.items() if name in build.always or not hasattr(NATIVE, name)
         }
     put(NATIVE, {**named(functions), **build.flags})
-    for name in build.absent:
-        if hasattr(NATIVE, name):
-            delattr(NATIVE, name)
+    # torch refuses two accelerators compiled in: an Intel build is none for CUDA.
+    _deny(*({"cuda", beneath} if kind == "xpu" else {beneath}) & BUILDS.keys())
     _answer_what_nobody_knows(kind)
     namespace = getattr(torch, kind)
     _install_classes(kind, namespace, table.bases)
@@ -89,6 +88,15 @@ def install(kind: str, device: Device) -> None:
         put(torch.backends.cudnn.m, {"_init": constant(True), "__cudnn_version": CUDNN_VERSION})
         if torch.version.cuda is None:
             put(torch.version, {"cuda": CUDA_VERSION})
+
+
+def _deny(*kinds: str) -> None:
+    """As if torch had not been built for them."""
+    for kind in kinds:
+        put(NATIVE, {name: False for name, value in BUILDS[kind].flags.items() if value is True})
+        for name in BUILDS[kind].lacking:
+            if hasattr(NATIVE, name):
+                delattr(NATIVE, name)
 
 
 def _install_classes(kind: str, namespace: Any, bases: Mapping[str, type]) -> None:
@@ -123,7 +131,7 @@ def _answer_what_nobody_knows(kind: str) -> None:
     former = vars(NATIVE).get("__getattr__")
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - what Python asks for names that a module lacks
-        if name.startswith(prefix) and name not in LEFT_ALONE and name not in BUILDS[kind].absent:
+        if name.startswith(prefix) and name not in LEFT_ALONE:
             return refusal(
                 name, f"the virtual {kind} device has no answer for this function of torch {torch.__version__}"
             )

@@ -27,11 +27,12 @@ from torchdevice.virtual.installer import DEVICES
 VOCABULARY = 512
 STEPS = {  # width, layers, batch, length, steps that are timed
     "launch-bound step": (256, 8, 4, 64, 60),
-    "large step": (1024, 12, 16, 512, 12),
+    "large step": (1024, 12, 16, 512, 8),
 }
 LIMITS = {"launch-bound step": 1.08, "large step": 1.01, "matmul 8192x8192": 1.01, "peak memory": 1.02}
 ADDED_US = 1.5
-CALLS = 5000
+CALLS = 2000
+WARM = 4  # steps that are not timed
 Measured = dict[str, Any]
 
 
@@ -58,8 +59,10 @@ class Block(nn.Module):
 def time_steps(device: str, width: int, layers: int, batch: int, length: int, steps: int) -> tuple[float, int]:
     """Seconds of a training step (the median), and the peak of memory."""
     torch.manual_seed(0)
-    embed, head = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
-    model = nn.Sequential(embed, *(Block(width) for _ in range(layers)), head).to(device)
+    with torch.device(device):
+        embed, head = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
+        model = nn.Sequential(embed, *(Block(width) for _ in range(layers)), head)
+    torch.accelerator.reset_peak_memory_stats()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
     tokens = torch.randint(0, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(1)).to(device)
 
@@ -69,12 +72,12 @@ def time_steps(device: str, width: int, layers: int, batch: int, length: int, st
         optimizer.step()
 
     taken = []
-    for turn in range(steps + 6):
+    for turn in range(steps + WARM):
         torch.accelerator.synchronize()
         start = time.perf_counter()
         step()
         torch.accelerator.synchronize()
-        if turn >= 6:
+        if turn >= WARM:
             taken.append(time.perf_counter() - start)
     return statistics.median(taken), torch.accelerator.max_memory_allocated()
 
@@ -109,7 +112,9 @@ def measure(device: str) -> Measured:
 def in_a_process(place: str) -> Measured:
     """What a process measures on `place`, which is "cuda" or "mps@cuda"."""
     command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--in", place]
-    return dict(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
+    found = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    print(place, found, file=sys.stderr, flush=True)
+    return dict(json.loads(found))
 
 
 def compare(place: str, ours: list[Measured], plain: list[Measured]) -> list[Figure]:
@@ -136,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--in", dest="place")
+    parser.add_argument("--rounds", type=int)
     options = parser.parse_args()
     if options.place:
         device, _, accelerator = options.place.partition("@")
@@ -148,7 +154,7 @@ def main() -> None:
         raise SystemExit("there is no accelerator that could compute for a virtual device")
     places = [f"{device}@{found.type}" for device in DEVICES if device != found.type]
     sides: dict[str, list[Measured]] = {place: [] for place in (found.type, *places, AGAIN)}
-    for _ in range(2 if options.quick else 5):
+    for _ in range(options.rounds or (2 if options.quick else 5)):
         for place, measured in sides.items():
             measured.append(in_a_process(found.type if place == AGAIN else place))
     for place in (*places, AGAIN):

@@ -100,7 +100,7 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     library.call("init", device, on, count, DENIED_DTYPES.get(device, ""), limit, capacity)
     refused = _register(library, device, support, on)
     _decompose(device, on)
-    install_answers(device, Virtual(device, count, library, capacity, limit))
+    install_answers(device, Virtual(device, count, library, capacity, limit), on)
     _install_the_rest(device, library)
     self_test(device, count)
     if library.call("repair_autograd"):

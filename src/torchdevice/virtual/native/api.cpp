@@ -114,11 +114,6 @@ uint64_t dtypes_of(const char* names) {
   return bits;
 }
 
-// torch warns when a kernel of its own is overridden, which is what we are here for.
-struct Quiet final : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
 torch::Library& library(const char* name_space, torchdevice::DispatchKey key) {
   // Kept for the life of the process: a destroyed Library takes its registrations back.
   return *new torch::Library(torch::Library::IMPL, name_space, std::make_optional(key), __FILE__, __LINE__);
@@ -157,7 +152,7 @@ API int td_init(
     install_guard();
     install_allocators();
     install_hooks();
-    Quiet quiet;
+    Quiet quiet;  // torch warns when a kernel of its own is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_native_kernels();
   });
@@ -177,7 +172,7 @@ API int td_register(const char* name, const char* kind, const char* flags, const
     uint32_t how = flags_of(flags);
     if (op && !backing.computes(*op, key)) how |= kOnHost;
     auto* record = make_record(full, how, dtypes_of(denied_dtypes), key);
-    Quiet quiet;
+    Quiet quiet;  // torch warns when a kernel of its own is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     library(full.substr(0, colon).c_str(), config.key(key))
         .impl(full.substr(colon + 2).c_str(), boxed_kernel(record, key));

@@ -15,6 +15,7 @@
 namespace torchdevice {
 
 Backing backing;
+constinit thread_local bool Computing::now_ = false;
 
 namespace {
 std::atomic<bool> forked{false};
@@ -77,7 +78,7 @@ at::Generator Backing::new_generator(DeviceIndex index) const {
 
 namespace {
 
-bool absent(const void*) { return false; }
+bool is_computing(const void*) { return Computing::now(); }
 
 // The place of a virtual method in its class's table, by the Itanium ABI, which all compilers here follow.
 template <class Method>
@@ -92,7 +93,7 @@ size_t slot_of(Method method) {
 #endif
 }
 
-// The object keeps its class and its state; some questions are answered with no. Its table of methods cannot be written,
+// The object keeps its class and its state; some questions are answered with no, except to the backing's kernels. Its table of methods cannot be written,
 // so it gets a copy. How long the table is nobody says: what is copied beyond its end is never called.
 template <class Hooks, class... Questions>
 void deny(const Hooks& object, Questions... questions) {
@@ -101,7 +102,7 @@ void deny(const Hooks& object, Questions... questions) {
   std::memcpy(&table, static_cast<const void*>(&object), sizeof table);
   auto** copy = new void*[kBefore + kMethods];  // for the life of the process
   std::memcpy(copy, table - kBefore, (kBefore + kMethods) * sizeof(void*));
-  for (const size_t slot : {slot_of(questions)...}) copy[kBefore + slot] = reinterpret_cast<void*>(&absent);
+  for (const size_t slot : {slot_of(questions)...}) copy[kBefore + slot] = reinterpret_cast<void*>(&is_computing);
   table = copy + kBefore;
   std::memcpy(const_cast<void*>(static_cast<const void*>(&object)), &table, sizeof table);
 }

@@ -23,6 +23,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <array>
@@ -93,9 +94,23 @@ class Backing {
   const c10::impl::DeviceGuardImplInterface* guard_ = nullptr;
 };
 extern Backing backing;
+// While one lives, this thread runs a kernel of the backing, which may ask torch what its accelerator can do: then the backing
+// is there and the virtual device is not. At all other times it is the other way round.
+class Computing {
+ public:
+  Computing() : before_(std::exchange(now_, !backing.is_host())) {}
+  ~Computing() { now_ = before_; }
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+  static bool now() { return now_; }
+
+ private:
+  static constinit thread_local bool now_;
+  bool before_;
+};
 // Whether this process was forked after the backing began: accelerators do not survive that.
 bool lost_by_fork();
-// Takes the backing out of torch's list of accelerators: it refuses two of them in one process.
+// Takes the backing out of torch's list of accelerators, but for its own kernels: torch refuses two of them in one process.
 void hide_backing();
 
 // For methods that only some of the supported torch versions have, which therefore cannot say `override`: where the base
@@ -121,6 +136,9 @@ struct Signature<Result (Class::*)(Arguments...) const> {
       }(static_cast<Base*>(nullptr), static_cast<Ours*>(nullptr)),                                              \
       #Ours "::" #method " no longer overrides that of " #Base)
 
+struct Quiet final : c10::WarningHandler {  // for a WarningHandlerGuard: torch's warnings are dropped
+  void process(const c10::Warning&) override {}
+};
 inline bool is_virtual(const Tensor& t) { return t.device().type() == config.type; }
 inline bool is_on_backing(const Tensor& t) { return t.device().type() == backing.type(); }
 // Raises what the real backend raises for a dtype that it cannot hold.

@@ -103,8 +103,8 @@ at::Generator new_generator(DeviceIndex device) {
 
 #define TORCHDEVICE_COMMON_HOOKS                                                                            \
   void init() const override {}                                                                             \
-  bool isBuilt() const override { return true; }                                                            \
-  bool isAvailable() const override { return true; }                                                        \
+  bool isBuilt() const override { return !Computing::now(); }                                               \
+  bool isAvailable() const override { return !Computing::now(); }                                           \
   bool hasPrimaryContext(DeviceIndex) const override { return true; }                                       \
   DeviceIndex deviceCount() const override { return static_cast<DeviceIndex>(config.count); }               \
   void setCurrentDevice(DeviceIndex d) const override { set_current_device(d); }                            \
@@ -139,7 +139,7 @@ const c10::impl::DeviceGuardImplInterface& own_guard() { return *c10::impl::getD
 
 struct VirtualMPSHooks final : at::MPSHooksInterface {
   TORCHDEVICE_COMMON_HOOKS
-  bool hasMPS() const override { return true; }
+  bool hasMPS() const override { return !Computing::now(); }
   bool isOnMacOSorNewer(unsigned, unsigned) const override { return true; }
   at::Allocator* getMPSDeviceAllocator() const override { return virtual_allocator(); }
   void deviceSynchronize() const override { synchronize(0); }
@@ -181,7 +181,7 @@ TORCHDEVICE_OVERRIDES_IF_THERE(VirtualMPSHooks, at::MPSHooksInterface, getMaxBuf
 
 struct VirtualCUDAHooks final : at::CUDAHooksInterface {
   TORCHDEVICE_COMMON_HOOKS
-  bool hasCUDA() const override { return true; }
+  bool hasCUDA() const override { return !Computing::now(); }
   bool hasCUDART() const override { return true; }
   DeviceIndex current_device() const override { return torchdevice::current_device(); }
   at::Allocator* getCUDADeviceAllocator() const override { return virtual_allocator(); }
@@ -200,7 +200,7 @@ TORCHDEVICE_OVERRIDES_IF_THERE(VirtualCUDAHooks, at::CUDAHooksInterface, isGPUAr
 
 struct VirtualXPUHooks final : at::XPUHooksInterface {
   TORCHDEVICE_COMMON_HOOKS
-  bool hasXPU() const override { return true; }
+  bool hasXPU() const override { return !Computing::now(); }
   std::string showConfig() const override { return "virtual XPU device"; }
   DeviceIndex getNumGPUs() const override { return static_cast<DeviceIndex>(config.count); }
   DeviceIndex current_device() const override { return torchdevice::current_device(); }

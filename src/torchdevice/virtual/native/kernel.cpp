@@ -320,6 +320,7 @@ void run_boxed(
   }
   try {
     at::AutoDispatchBelowADInplaceOrView guard;
+    Computing here;
     op.redispatchBoxed(DispatchKeySet(backing.key(functionality)), stack);
   } catch (const c10::Error& e) {
     raise_if_full(e, call.device ? *call.device : Device(config.type, current_device()));

@@ -8,6 +8,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/cudnn_is_acceptable.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
@@ -15,6 +16,8 @@
 
 #include <cmath>
 #include <map>
+#include <mutex>
+#include <string_view>
 
 namespace torchdevice {
 
@@ -85,6 +88,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   const Tensor to = is_virtual(self) ? backing_alias(self) : self, from = is_virtual(src) ? backing_alias(src) : src;
   {
     at::AutoDispatchBelowADInplaceOrView guard;
+    Computing here;
     to.copy_(from, non_blocking && !backing.is_host());
   }
   if (C10_UNLIKELY(capturing())) capture_copy(self, src);
@@ -142,6 +146,15 @@ Stack math_attention(const OperatorHandle& op, const Stack& s) {
                   argument(op, s, "scale"), gqa.isNone() ? IValue(false) : gqa});
 }
 
+// CUDA's memory-efficient kernel reads masks whose rows begin at multiples of eight elements.
+Tensor aligned(const Tensor& mask) {
+  constexpr int64_t kMultiple = 8;
+  bool fits = mask.stride(-1) == 1;
+  for (int64_t d = 0; d + 1 < mask.dim(); d++) fits &= mask.stride(d) % kMultiple == 0;
+  const int64_t last = mask.size(-1);
+  return fits ? mask : at::pad(mask, {0, kMultiple - last % kMultiple}).slice(-1, 0, last);
+}
+
 // The backing's own choice among its kernels, which are called with the virtual tensors: autograd's formulas apply.
 bool fused_attention(const OperatorHandle& op, Stack* stack) {
   enum Choice : int64_t { kFlash = 1, kEfficient = 2 };  // at::SDPBackend
@@ -170,8 +183,8 @@ bool fused_attention(const OperatorHandle& op, Stack* stack) {
   wanted = wanted && at::GradMode::is_enabled();
   IValue mask = additive_mask(op, *stack);
   if (!mask.isNone() && mask.toTensor().defined()) {
-    const Tensor m = mask.toTensor(), q = query.toTensor();
-    mask = m.expand({q.size(0), q.dim() == 4 ? q.size(1) : m.size(1), m.size(-2), m.size(-1)});
+    const Tensor m = aligned(mask.toTensor()), q = query.toTensor();
+    mask = m.expand({q.size(0), q.size(1), q.size(2), key.toTensor().size(2)});
   }
   give(op, stack, call_op("aten::_scaled_dot_product_efficient_attention",
                           {query, key, value, mask, wanted, dropout, causal, scale})[0]);
@@ -253,8 +266,62 @@ void gru_cell(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   give(op, stack, (argument(op, *stack, "hx").toTensor() - fresh) * update + fresh, in.detach());
 }
 
-// Without gradients the composite hands XPU tensors to a oneDNN stub; with gradients it decomposes.
-void lstm(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+// cuDNN draws for the dropout between layers from a state of its own, one per device, as torch.cuda has it.
+IValue dropout_state(const Tensor& input, double p) {
+  static auto* mutex = new std::mutex;
+  static auto* states = new std::map<DeviceIndex, IValue>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  IValue& state = (*states)[input.device().index()];
+  if (state.isNone()) {
+    const auto seed = at::empty({}, input.options().dtype(c10::kLong)).random_().item<int64_t>();
+    state = call_op("aten::_cudnn_init_dropout_state",
+                    {p, true, seed, c10::ScalarType::Byte, c10::Layout::Strided, input.device(), false})[0];
+  }
+  return state;
+}
+
+// torch's composites take cuDNN for tensors that say CUDA. Its operator is called with the virtual tensors: autograd's formula
+// applies. Weights need not lie in one piece: they are put together at every call, without torch's warning about it.
+bool cudnn_recurrent(const OperatorHandle& op, Stack* stack) {
+  if (backing.type() != DeviceType::CUDA || !argument(op, *stack, "train").toBool()) return false;
+  const std::map<std::string_view, int64_t> modes{
+      {"aten::rnn_relu", 0}, {"aten::rnn_tanh", 1}, {"aten::lstm", 2}, {"aten::gru", 3}};  // cudnnRNNMode_t
+  const int64_t mode = modes.at(op.schema().name());
+  const bool packed = op.schema().overload_name() == "data", is_lstm = mode == 2;
+  const Tensor input = argument(op, *stack, packed ? "data" : "input").toTensor();
+  const auto weights = argument(op, *stack, "params").toTensorList();
+  for (const Tensor& weight : weights)
+    if (weight.scalar_type() != input.scalar_type()) return false;  // autocast
+  {
+    Computing here;
+    if (!at::cudnn_is_acceptable(backing_alias(input))) return false;
+  }
+  const IValue hidden = argument(op, *stack, "hx");
+  const Tensor hx = is_lstm ? hidden.toTensorVector()[0] : hidden.toTensor();
+  const Tensor cx = is_lstm ? hidden.toTensorVector()[1] : Tensor();
+  const bool projected = is_lstm && cx.size(2) != hx.size(2);
+  c10::List<int64_t> batch_sizes;
+  if (packed) {
+    const Tensor sizes = argument(op, *stack, "batch_sizes").toTensor();
+    for (int64_t i = 0; i < sizes.size(0); i++) batch_sizes.push_back(sizes[i].item<int64_t>());
+  }
+  const double p = argument(op, *stack, "dropout").toDouble();
+  const int64_t per_layer = (argument(op, *stack, "has_biases").toBool() ? 4 : 2) + projected;
+  Quiet quiet;
+  c10::WarningUtils::WarningHandlerGuard silence(&quiet);
+  const Stack results = call_op(
+      "aten::_cudnn_rnn",
+      {input, weights, per_layer, IValue(), hx, is_lstm ? IValue(cx) : IValue(), mode, is_lstm ? cx.size(2) : hx.size(2),
+       projected ? hx.size(2) : 0, argument(op, *stack, "num_layers"), packed ? IValue(false) : argument(op, *stack, "batch_first"),
+       p, true, argument(op, *stack, "bidirectional"), batch_sizes, p > 0 ? dropout_state(input, p) : IValue()});
+  if (is_lstm) give(op, stack, results[0], results[1], results[2]);
+  else give(op, stack, results[0], results[1]);
+  return true;
+}
+
+// Without gradients the backing computes the whole composite. (On the CPU that is for XPU, whose own is a stub of oneDNN.) With
+// gradients it is cuDNN, or the composite decomposes.
+void recurrent(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   bool differentiable = false;
   for (size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); i++) {
     const IValue& v = (*stack)[i];
@@ -262,10 +329,10 @@ void lstm(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
     if (v.isTensorList())
       for (const Tensor& t : v.toTensorVector()) differentiable |= t.requires_grad();
   }
-  if (differentiable && at::GradMode::is_enabled())
-    op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
-  else
+  if (!differentiable || !at::GradMode::is_enabled())
     run_boxed(op, keys, stack, make_record(toString(op.operator_name()), 0, 0));
+  else if (!cudnn_recurrent(op, stack))
+    op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
 }
 
 // mm(a, b, out_dtype) and its kin: the CPU has no kernel that accumulates into another dtype.
@@ -374,7 +441,15 @@ const Row kRows[] = {
     {"batch_norm_elemt", batch_norm_elemt, kBackend | kGpuOnly | kForHost},
     {"batch_norm_backward_reduce", batch_norm_backward_reduce, kBackend | kGpuOnly | kForHost},
     {"batch_norm_backward_elemt", batch_norm_backward_elemt, kBackend | kGpuOnly | kForHost},
-    {"lstm.input", lstm, kBackend | kAutograd | kXpuOnly},
+    {"lstm.input", recurrent, kBackend | kAutograd | kXpuOnly},
+    {"lstm.input", recurrent, kBackend | kAutograd | kMpsOnly | kFused},
+    {"lstm.data", recurrent, kBackend | kAutograd | kFused},
+    {"gru.input", recurrent, kBackend | kAutograd | kFused},
+    {"gru.data", recurrent, kBackend | kAutograd | kFused},
+    {"rnn_tanh.input", recurrent, kBackend | kAutograd | kFused},
+    {"rnn_tanh.data", recurrent, kBackend | kAutograd | kFused},
+    {"rnn_relu.input", recurrent, kBackend | kAutograd | kFused},
+    {"rnn_relu.data", recurrent, kBackend | kAutograd | kFused},
     {"_use_cudnn_ctc_loss", answer_false, kBackend | kGpuOnly | kForHost},
     {"_use_cudnn_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly | kForHost},
     {"_use_miopen_ctc_loss", answer_false, kBackend | kGpuOnly | kForHost},
