@@ -19,8 +19,8 @@ def parser() -> Parser:
     """Names of benchmarks, and where the figures go."""
     parser = Parser(
         "bench",
-        "Measures what TorchDevice costs here, against plain torch in the same run: ratios, with quartiles.\n\n"
-        + "\n".join(f"  {name:<10} {about}" for name, about in BENCHMARKS.items()),
+        "Measures what TorchDevice costs here, as ratios to plain torch in the same run:\n"
+        + "\n".join(f"  {name:<14} {about}" for name, about in BENCHMARKS.items()),
         ["torchdevice bench --quick", "torchdevice bench steps calls --json figures.json"],
     )
     parser.add_argument("name", nargs="*", help="which (default: all that this machine can run)")
