@@ -5,6 +5,7 @@ Everything else that Lightning asks is asked of torch, and answered there. Nothi
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ def mps_as_cuda(original: Any, path: str, row: Row, audience: Audience) -> Any:
 
     def get(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         translator = audience.translator
-        if name == "mps" and translator.in_force and translator.host.type != "mps":
+        is_mac = sys.platform == "darwin" and translator.host.type == "mps"  # not a virtual device elsewhere
+        if name == "mps" and translator.in_force and not is_mac:
             audience.note(row, path)
             name = "cuda"
         return original(self, name, *args, **kwargs)
@@ -54,7 +56,7 @@ REGISTRIES = tuple(
     OutsideRow(
         f"{package}.accelerators.registry._AcceleratorRegistry.get",
         Kind.MAPPED,
-        '`"mps"` is the accelerator for CUDA, where the target is not MPS',
+        '`"mps"` is the accelerator for CUDA, except for the GPU of a Mac',
         mps_as_cuda,
     )
     for package in ("lightning.fabric", "lightning_fabric")
