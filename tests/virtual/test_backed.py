@@ -142,6 +142,17 @@ def test_memory_is_counted_by_the_accelerator() -> None:
 
 
 @on("")
+def test_free_memory_is_what_the_accelerator_has_left() -> None:
+    _, accelerator = backed.install("xpu")
+    accelerator.call("set_limit", 0, 1 << 20)  # as if other processes had the rest
+    free, total = torch.xpu.mem_get_info()
+    left = (1 << 20) - accelerator.usage(0).bytes
+    asked = hasattr(torch.accelerator, "get_memory_info")  # before torch 2.10 no allocator could be asked
+    assert free == (left if asked else total - accelerator.usage(0).bytes)
+    assert left < total
+
+
+@on("")
 def test_out_of_memory_is_said_of_the_virtual_device() -> None:
     _, accelerator = backed.install("xpu")
     accelerator.call("set_limit", 0, 1 << 20)

@@ -96,7 +96,7 @@ class Virtual(Device):
 
     def free_and_total(self, index: int) -> tuple[int, int]:
         total = self._library.call("limit", index) or self._description.total_memory
-        return max(0, total - self.allocated(index)), total
+        return self._library.call("free_memory", index), total
 
     def set_fraction(self, fraction: float, index: int) -> None:
         super().set_fraction(fraction, index)

@@ -64,6 +64,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_reset_accumulated": (None, [_INT]),
     "td_set_limit": (None, [_INT, _U64]),
     "td_limit": (_U64, [_INT]),
+    "td_free_memory": (_U64, [_INT]),
     "td_resize": (None, [_PTR, _U64]),
     "td_adopt": (None, [_PTR, _PTR]),
     "td_capture_begin": (None, [_PTR]),
@@ -73,7 +74,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_capturing": (_INT, []),
 }
 # What those that answer with a number answer where there is none.
-_NO_ANSWER = {"td_current_stream": -1, "td_limit": 2**64 - 1}
+_NO_ANSWER = {"td_current_stream": -1, "td_limit": 2**64 - 1, "td_free_memory": 2**64 - 1}
 
 
 class Library:

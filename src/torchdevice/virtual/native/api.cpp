@@ -273,6 +273,12 @@ API uint64_t td_limit(int device) {
   return bytes;
 }
 
+API uint64_t td_free_memory(int device) {
+  uint64_t bytes = std::numeric_limits<uint64_t>::max();
+  guarded([&] { bytes = free_memory(index(device)); });
+  return bytes;
+}
+
 // Puts the bytes of a storage of the host (shared memory) under a virtual one; both are StorageImpl pointers.
 API int td_adopt(void* virtual_storage, void* host_storage) {
   return guarded([&] {

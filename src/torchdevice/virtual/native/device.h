@@ -154,11 +154,21 @@ struct Usage {  // of one device; `all` in the words of torch.cuda.memory_stats
 Usage& usage(DeviceIndex device);
 // current, peak, allocated, freed: of bytes, of blocks, of reserved bytes; then the number of refused allocations.
 std::array<int64_t, 13> figures(DeviceIndex device);
+size_t free_memory(DeviceIndex device);
 void reset_peak(DeviceIndex device);
 void reset_accumulated(DeviceIndex device);
 c10::Allocator* virtual_allocator();
 c10::Allocator* pinned_allocator();
 bool is_pinned(const void* data);
+// What stands for a storage in calls of the backing, kept with the memory: one call has it at a time, and makes it if it is
+// the first. It does not keep the memory alive; if a kernel keeps it, it is taken away from here.
+struct Twin {
+  std::atomic<const void*> call{nullptr};
+  int place = -1;  // where that call has it
+  c10::intrusive_ptr<StorageImpl> storage;
+  Tensor shell;  // a tensor over the storage, for the next one with the same dtype and geometry
+};
+Twin* twin_of(const c10::DataPtr& data);  // null: memory that was not allocated under the virtual label
 // The same bytes under the virtual device's label; counted until they are freed. Raises when the limit is passed.
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device);
 // What the backing's allocator made of it, for an allocation under the virtual label.

@@ -133,7 +133,8 @@ void capture_touch(const Tensor& written) {
   for (const auto& s : graph.saved)
     if (s.tensor.is_same(written)) return;
   at::AutoDispatchBelowADInplaceOrView guard;
-  graph.saved.push_back({written, backing_alias(written).clone()});
+  Call call;
+  graph.saved.push_back({written, call.stand_in(written).clone()});
 }
 
 void capture_copy(const Tensor& self, const Tensor& src) {
@@ -153,7 +154,10 @@ void capture_end(int64_t graph) {
   std::lock_guard<std::mutex> lock(found->mutex);
   at::AutoDispatchBelowADInplaceOrView guard;
   auto& saved = found->saved;
-  for (auto it = saved.rbegin(); it != saved.rend(); ++it) backing_alias(it->tensor).copy_(it->before);
+  for (auto it = saved.rbegin(); it != saved.rend(); ++it) {
+    Call call;
+    call.stand_in(it->tensor).copy_(it->before);
+  }
   saved.clear();
 }
 

@@ -99,9 +99,9 @@ c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint
   if (v.isTensor()) return call.enter(v.toTensor(), a.name().c_str(), flags);
   if (v.isTensorList()) {
     c10::List<Tensor> list;
-    const auto tensors = v.toTensorVector();
+    const auto tensors = v.toListRef();
     list.reserve(tensors.size());
-    for (const Tensor& t : tensors) list.push_back(call.enter(t, a.name().c_str(), flags));
+    for (const c10::IValue& t : tensors) list.push_back(call.enter(t.toTensor(), a.name().c_str(), flags));
     return list;
   }
   if (v.isOptionalTensorList()) {
@@ -131,9 +131,11 @@ void leave_value(Call& call, c10::IValue& v) {
   if (v.isTensor()) {
     v = call.leave(v.toTensor());
   } else if (v.isTensorList()) {
-    c10::List<Tensor> list;
-    for (const Tensor& t : v.toTensorVector()) list.push_back(call.leave(t));
-    v = std::move(list);
+    auto list = v.toTensorList();
+    for (size_t i = 0; i < list.size(); i++) {
+      const Tensor t = list.extract(i);  // `leave` asks who else holds it
+      list.set(i, call.leave(t));
+    }
   } else if (v.isList() && v.toListRef().size() && v.toListRef()[0].isTensorList()) {
     c10::List<c10::List<Tensor>> outer;
     for (const auto& inner : v.toListRef()) {

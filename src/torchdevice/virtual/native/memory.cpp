@@ -5,6 +5,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -69,6 +70,7 @@ struct Block {
   c10::DataPtr inner;
   int64_t bytes;
   DeviceIndex device;
+  Twin twin{};
 };
 
 void free_block(void* p) {
@@ -89,6 +91,18 @@ bool passes_limit(const Usage& u, int64_t held, int64_t more) {
 // The allocator that knows what the devices of the backing hold. A device that several virtual ones share says it of all.
 c10::DeviceAllocator* statistics_of_backing(DeviceIndex device = 0) {
   return backing.is_host() || backing.is_shared(device) ? nullptr : backing.device_allocator();
+}
+
+// torch 2.10 asks allocators for it; not all of them know.
+template <class Allocator>
+std::optional<size_t> free_memory_of(Allocator& theirs, DeviceIndex device) {
+  if constexpr (requires { theirs.getMemoryInfo(device); }) {
+    try {
+      return theirs.getMemoryInfo(device).first;
+    } catch (const c10::NotImplementedError&) {
+    }
+  }
+  return std::nullopt;
 }
 
 // "Tried to allocate 20.00 MiB" in the words of an accelerator.
@@ -156,9 +170,8 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   void resetAccumulatedStats(DeviceIndex device) override { reset_accumulated(device); }
   void resetPeakStats(DeviceIndex device) override { reset_peak(device); }
   virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
-    const Usage& u = usage(device);
-    const size_t held = u.bytes, limit = u.limit, total = limit ? limit : config.capacity;
-    return {total > held ? total - held : 0, total};
+    const size_t limit = usage(device).limit;
+    return {free_memory(device), limit ? limit : config.capacity};
   }
 };
 
@@ -208,8 +221,21 @@ struct PinnedAllocator final : at::HostAllocator {
 
 }  // namespace
 
+Twin* twin_of(const c10::DataPtr& data) {
+  return data.get_deleter() == &free_block ? &static_cast<Block*>(data.get_context())->twin : nullptr;
+}
+
 const c10::DataPtr& unlabelled(const c10::DataPtr& data) {
   return data.get_deleter() == &free_block ? static_cast<const Block*>(data.get_context())->inner : data;
+}
+
+size_t free_memory(DeviceIndex device) {
+  const Usage& u = usage(device);
+  const size_t held = u.bytes, limit = u.limit, total = limit ? limit : config.capacity;
+  const size_t ours = total > held ? total - held : 0;
+  auto* theirs = statistics_of_backing(device);
+  // Other processes have some of an accelerator's memory.
+  return theirs ? std::min(ours, free_memory_of(*theirs, device).value_or(ours)) : ours;
 }
 
 std::array<int64_t, 13> figures(DeviceIndex device) {

@@ -85,7 +85,8 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   if (C10_UNLIKELY(capturing() && !is_virtual(self)) && !(non_blocking && self.has_storage() && is_pinned(self.storage().data())))
     refuse_to_wait();
   if (C10_UNLIKELY(capturing() && is_virtual(self))) capture_touch(self);
-  const Tensor to = is_virtual(self) ? backing_alias(self) : self, from = is_virtual(src) ? backing_alias(src) : src;
+  Call call;
+  const Tensor to = is_virtual(self) ? call.stand_in(self) : self, from = is_virtual(src) ? call.stand_in(src) : src;
   {
     at::AutoDispatchBelowADInplaceOrView guard;
     Computing here;
@@ -293,8 +294,9 @@ bool cudnn_recurrent(const OperatorHandle& op, Stack* stack) {
   for (const Tensor& weight : weights)
     if (weight.scalar_type() != input.scalar_type()) return false;  // autocast
   {
+    Call call;
     Computing here;
-    if (!at::cudnn_is_acceptable(backing_alias(input))) return false;
+    if (!at::cudnn_is_acceptable(call.stand_in(input))) return false;
   }
   const IValue hidden = argument(op, *stack, "hx");
   const Tensor hx = is_lstm ? hidden.toTensorVector()[0] : hidden.toTensor();

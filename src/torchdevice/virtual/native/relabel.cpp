@@ -1,8 +1,9 @@
 // Virtual tensor <-> tensor of the backing over the same bytes, for strided, sparse, nested and quantized layouts.
 //
 // A virtual storage cannot simply be lent to a tensor of the backing: views made inside a kernel take their device from the
-// storage. So each virtual storage gets a *twin* StorageImpl for the length of a call, which holds a reference to the
-// original (a kernel may keep its input: quantizers, asynchronous collectives).
+// storage. So each virtual storage has a *twin* StorageImpl. It is kept with the memory, without a reference to it, and lent
+// to one call at a time; a second call at the same time makes its own. When a kernel keeps its input (quantizers, asynchronous
+// collectives), the twin is given a reference to the original and is lent no more.
 #include "relabel.h"
 
 #include <ATen/NestedTensorImpl.h>
@@ -32,6 +33,22 @@ c10::intrusive_ptr<StorageImpl> make_twin(StorageImpl* original) {
   return mirror(original, backing.device(original->device().index()), backing.allocator());
 }
 
+c10::intrusive_ptr<StorageImpl> lend(StorageImpl* original) {
+  const Device device = backing.device(original->device().index());
+  return c10::make_intrusive<StorageImpl>(
+      StorageImpl::use_byte_size_t(), static_cast<int64_t>(original->nbytes()),
+      c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), device), backing.allocator(), original->resizable());
+}
+
+bool is_lent(StorageImpl& twin) { return twin._mutable_data_ptr_no_checks().get_context() == nullptr; }
+
+// From now on it keeps the memory alive.
+void let_own(StorageImpl& twin, StorageImpl* original) {
+  c10::raw::intrusive_ptr::incref(original);
+  twin.set_data_ptr_noswap(
+      c10::DataPtr(twin._mutable_data_ptr_no_checks().get(), original, &drop_reference, twin.device()));
+}
+
 Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
   const auto* source = t.unsafeGetTensorImpl();
   auto impl = c10::make_intrusive<c10::TensorImpl>(
@@ -39,6 +56,21 @@ Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
   impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
   if (source->is_wrapped_number()) impl->set_wrapped_number(true);
   return Tensor(std::move(impl));
+}
+
+// Whether a tensor over the twin is what `dense_shell` would make for `t`.
+bool fits(const Tensor& shell, const Tensor& t) {
+  return shell.defined() && shell.dtype() == t.dtype() && (t.key_set() & kLazyBits).empty() &&
+      !t.unsafeGetTensorImpl()->is_wrapped_number() && shell.storage_offset() == t.storage_offset() &&
+      shell.sizes() == t.sizes() && shell.strides() == t.strides();
+}
+
+// Whether such a tensor can be used again: nobody else has it, and the kernel left nothing on it.
+bool is_reusable(const Tensor& shell, const StorageImpl* twin) {
+  const auto* impl = shell.unsafeGetTensorImpl();
+  return shell.use_count() == 1 && impl->layout() == c10::kStrided && !shell.is_nested() && !shell.is_quantized() &&
+      impl->unsafe_storage().unsafeGetStorageImpl() == twin && (shell.key_set() & kLazyBits).empty() &&
+      !impl->is_wrapped_number() && impl->autograd_meta() == nullptr;
 }
 
 Tensor quantized_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
@@ -83,56 +115,82 @@ bool is_csr(const Tensor& t) {
 
 }  // namespace
 
-Tensor backing_alias(const Tensor& t) {
-  return dense_shell(t, c10::Storage(make_twin(t.storage().unsafeGetStorageImpl())), backing.key());
-}
-
+// ------------------------------------------------------------------------------------------------------- going in
 int Call::twin(const c10::Storage& storage) {
   auto* original = storage.unsafeGetStorageImpl();
-  if (const int known = storage_originals_.of(original); known >= 0) return known;
+  const int place = static_cast<int>(storages_.size());
+  if (Twin* kept = twin_of(original->_mutable_data_ptr_no_checks())) {
+    const void* holder = nullptr;
+    if (kept->call.compare_exchange_strong(holder, this, std::memory_order_acquire)) {
+      if (C10_LIKELY(kept->storage)) {
+        kept->storage->set_nbytes(original->nbytes());
+        kept->storage->set_resizable(original->resizable());
+      } else {
+        kept->storage = lend(original);
+      }
+      kept->place = place;
+      storages_.push_back({original, kept->storage, kept});
+      twins_.add(kept->storage.get(), place);
+      return place;
+    }
+    if (holder == this) return kept->place;
+  }
+  if (const int known = lent_.of(original); known >= 0) return known;
   storages_.push_back({original, make_twin(original)});
-  storage_originals_.add(original);
-  twins_.add(storages_.back().twin.get());
-  return static_cast<int>(storages_.size()) - 1;
+  lent_.add(original, place);
+  twins_.add(storages_.back().twin.get(), place);
+  return place;
+}
+
+// Fills the pair, or returns the stand-in that the tensor has already.
+Tensor Call::dense_stand_in(const Tensor& t, Pair& pair) {
+  auto* impl = t.unsafeGetTensorImpl();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      impl->has_storage(), "a tensor without storage cannot be used on the virtual ", config.type, " device");
+  pair.storage = twin(impl->unsafe_storage());
+  StoragePair& s = storages_[pair.storage];
+  for (int i = s.pair; i >= 0; i = pairs_[i].next)
+    if (pairs_[i].original.is_same(t)) return pairs_[i].stand_in;
+  pair.next = s.pair;
+  if (C10_UNLIKELY(t.is_nested())) {
+    for (const Tensor& meta :
+         {nested(t)->get_nested_sizes(), nested(t)->get_nested_strides(), nested(t)->get_storage_offsets()})
+      foreign_.push_back(meta.storage().unsafeGetStorageImpl());
+    pair.stand_in = nested_shell(t, c10::Storage(s.twin), backing.key(DispatchKey::NestedTensor));
+  } else if (C10_UNLIKELY(t.is_quantized())) {
+    pair.stand_in = quantized_shell(t, c10::Storage(s.twin), backing.key(DispatchKey::Quantized));
+  } else if (s.kept && fits(s.kept->shell, t)) {
+    pair.stand_in = std::move(s.kept->shell);
+  } else {
+    pair.stand_in = dense_shell(t, c10::Storage(s.twin), backing.key());
+  }
+  s.pair = static_cast<int>(pairs_.size());
+  return {};
 }
 
 Tensor Call::stand_in(const Tensor& t) {
-  if (const int known = originals_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].stand_in;
   Pair pair;
-  pair.original = t;
   if (C10_LIKELY(t.layout() == c10::kStrided)) {
-    if (C10_UNLIKELY(t.is_nested())) {
-      for (const Tensor& meta :
-           {nested(t)->get_nested_sizes(), nested(t)->get_nested_strides(), nested(t)->get_storage_offsets()})
-        foreign_.push_back(meta.storage().unsafeGetStorageImpl());
-      pair.storage = twin(t.unsafeGetTensorImpl()->unsafe_storage());
-      pair.stand_in = nested_shell(t, twin_storage(pair), backing.key(DispatchKey::NestedTensor));
-    } else if (C10_UNLIKELY(t.is_quantized())) {
-      pair.storage = twin(t.storage());
-      pair.stand_in = quantized_shell(t, twin_storage(pair), backing.key(DispatchKey::Quantized));
+    if (Tensor known = dense_stand_in(t, pair); known.defined()) return known;
+  } else {
+    if (const int known = sparse_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].stand_in;
+    Parts parts;
+    if (t.layout() == c10::kSparse) {
+      parts = {stand_in(coo(t)->indices()), stand_in(coo(t)->values())};
+      pair.stand_in = coo_shell(t, parts[0], parts[1], backing.key(DispatchKey::Sparse));
     } else {
       TORCH_CHECK_NOT_IMPLEMENTED(
-          t.unsafeGetTensorImpl()->has_storage(), "a tensor without storage cannot be used on the virtual ", config.type, " device");
-      pair.storage = twin(t.unsafeGetTensorImpl()->unsafe_storage());
-      pair.stand_in = dense_shell(t, twin_storage(pair), backing.key());
+          is_csr(t), "layout ", t.layout(), " is not supported on the virtual ", config.type, " device");
+      parts = {stand_in(csr(t)->compressed_indices()), stand_in(csr(t)->plain_indices()), stand_in(csr(t)->values())};
+      pair.stand_in = csr_shell(t, parts[0], parts[1], parts[2], backing.key(DispatchKey::SparseCsr));
     }
-  } else if (t.layout() == c10::kSparse) {
-    Parts parts{stand_in(coo(t)->indices()), stand_in(coo(t)->values())};
-    pair.stand_in = coo_shell(t, parts[0], parts[1], backing.key(DispatchKey::Sparse));
+    sparse_.add(t.unsafeGetTensorImpl(), static_cast<int>(pairs_.size()));
     pair.parts = static_cast<int>(parts_.size());
     parts_.push_back(std::move(parts));
-  } else if (is_csr(t)) {
-    Parts parts{
-        stand_in(csr(t)->compressed_indices()), stand_in(csr(t)->plain_indices()), stand_in(csr(t)->values())};
-    pair.stand_in = csr_shell(t, parts[0], parts[1], parts[2], backing.key(DispatchKey::SparseCsr));
-    pair.parts = static_cast<int>(parts_.size());
-    parts_.push_back(std::move(parts));
-  } else {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "layout ", t.layout(), " is not supported on the virtual ", config.type, " device");
   }
+  pair.original = t;
   if (C10_UNLIKELY(keep_requires_grad && t.requires_grad())) pair.stand_in.set_requires_grad(true);
-  originals_.add(t.unsafeGetTensorImpl());
-  stand_ins_.add(pair.stand_in.unsafeGetTensorImpl());
+  stand_ins_.add(pair.stand_in.unsafeGetTensorImpl(), static_cast<int>(pairs_.size()));
   pairs_.push_back(std::move(pair));
   return pairs_.back().stand_in;
 }
@@ -159,6 +217,7 @@ Tensor Call::enter(const Tensor& t, const char* argument, uint32_t flags) {
   return t;
 }
 
+// ----------------------------------------------------------------------------------------------------- coming out
 c10::Storage Call::original_storage(const c10::Storage& of_backing) {
   auto* storage = of_backing.unsafeGetStorageImpl();
   if (const int known = twins_.of(storage); known >= 0)
@@ -181,9 +240,11 @@ c10::Storage Call::original_storage(const c10::Storage& of_backing) {
 
 Tensor Call::leave(const Tensor& t) {
   if (!t.defined() || !is_on_backing(t)) return t;
-  if (const int known = stand_ins_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].original;
-  for (auto* impl : foreign_tensors_)
-    if (impl == t.unsafeGetTensorImpl()) return t;
+  if (t.use_count() > 1 || !foreign_tensors_.empty()) {  // else it is new: stand-ins are held here too
+    if (const int known = stand_ins_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].original;
+    for (auto* impl : foreign_tensors_)
+      if (impl == t.unsafeGetTensorImpl()) return t;
+  }
   if (to_host && backing.is_host()) return t;
   if (C10_UNLIKELY(t.layout() == c10::kSparse))
     return coo_shell(t, leave(coo(t)->indices()), leave(coo(t)->values()), config.key(DispatchKey::Sparse));
@@ -204,6 +265,34 @@ Tensor Call::leave(const Tensor& t) {
   impl->set_storage_keep_dtype(original_storage(storage));
   impl->_change_backend_component_keys(impl->device());
   return t;
+}
+
+void Call::forget(StoragePair& s) {
+  s.kept->shell.reset();
+  s.kept->storage.reset();
+  s.kept->call.store(nullptr, std::memory_order_release);
+  s.kept = nullptr;
+}
+
+void Call::give_back(StoragePair& s) {
+  Twin& kept = *s.kept;
+  for (int i = s.pair; i >= 0; i = pairs_[i].next) {
+    const Tensor shell = std::move(pairs_[i].stand_in);
+    if (is_reusable(shell, s.twin.get())) kept.shell = shell;
+  }
+  const size_t holders = kept.shell.defined() ? 3 : 2;  // the other two are `s` and `kept`
+  if (C10_LIKELY(s.twin.use_count() == holders && is_lent(*s.twin))) {
+    s.twin.reset();
+    kept.call.store(nullptr, std::memory_order_release);
+    return;
+  }
+  if (is_lent(*s.twin)) let_own(*s.twin, s.original);  // a kernel keeps it
+  forget(s);
+}
+
+Call::~Call() {
+  for (StoragePair& s : storages_)
+    if (s.kept) give_back(s);
 }
 
 void Call::settle_sparse(const Pair& pair) {
@@ -233,8 +322,10 @@ void Call::settle_dense(const Pair& pair) {
   if (C10_UNLIKELY(pair.original.is_quantized()))
     static_cast<at::QTensorImpl*>(to)->set_quantizer_(static_cast<at::QTensorImpl*>(from)->quantizer());
   const auto& seat = from->unsafe_storage();
-  if (C10_UNLIKELY(seat.unsafeGetStorageImpl() != storages_[pair.storage].twin.get()))
+  if (C10_UNLIKELY(seat.unsafeGetStorageImpl() != storages_[pair.storage].twin.get())) {
+    replaced_.push_back(to->unsafe_storage());
     to->set_storage_keep_dtype(original_storage(seat));
+  }
   if (C10_UNLIKELY(
           to->sizes() != from->sizes() || to->strides() != from->strides() || to->storage_offset() != from->storage_offset()))
     to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
@@ -245,10 +336,11 @@ void Call::settle() {
     auto* twin = s.twin.get();
     void* bytes = twin->_mutable_data_ptr_no_checks().get();
     if (C10_UNLIKELY(bytes != s.original->_mutable_data_ptr_no_checks().get())) {
+      if (s.kept) forget(s);  // it goes with the memory that the original had
       c10::DataPtr fresh = std::move(twin->_mutable_data_ptr_no_checks());
       s.original->set_data_ptr_noswap(label(std::move(fresh), twin->nbytes(), s.original->device()));
-      c10::raw::intrusive_ptr::incref(s.original);
-      twin->set_data_ptr_noswap(c10::DataPtr(bytes, s.original, &drop_reference, twin->device()));
+      twin->set_data_ptr_noswap(c10::DataPtr(bytes, twin->device()));
+      let_own(*twin, s.original);
     }
     if (C10_UNLIKELY(twin->nbytes() != s.original->nbytes())) s.original->set_nbytes(twin->nbytes());
   }

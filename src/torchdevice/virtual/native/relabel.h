@@ -13,39 +13,41 @@
 
 namespace torchdevice {
 
-// In which order things were added, by their address. Few are looked for one by one. A foreach operator can have thousands
-// of tensors: for them there is a table.
-class Order {
+// Places of things by their address. Few are looked for one by one; for many there is a table.
+class Places {
  public:
-  void add(const void* thing) {
-    things_.push_back(thing);
-    if (C10_LIKELY(things_.size() <= kFew)) return;
-    if (!table_) {
-      table_ = std::make_unique<std::unordered_map<const void*, int>>();
-      for (size_t i = 0; i + 1 < things_.size(); i++) table_->emplace(things_[i], static_cast<int>(i));
-    }
-    table_->emplace(thing, static_cast<int>(things_.size()) - 1);
+  void add(const void* thing, int place) {
+    things_.push_back({thing, place});
+    if (table_) table_->emplace(thing, place);
   }
-  int of(const void* thing) const {  // -1: it is not there
-    if (C10_UNLIKELY(table_ != nullptr)) {
+  int of(const void* thing) {  // -1: it is not there
+    if (C10_UNLIKELY(things_.size() > kFew)) {
+      if (!table_) table_ = std::make_unique<Table>(things_.begin(), things_.end());
       const auto found = table_->find(thing);
       return found == table_->end() ? -1 : found->second;
     }
-    for (size_t i = 0; i < things_.size(); i++)
-      if (things_[i] == thing) return static_cast<int>(i);
+    for (const auto& each : things_)
+      if (each.first == thing) return each.second;
     return -1;
   }
 
  private:
   static constexpr size_t kFew = 8;
-  c10::SmallVector<const void*, kFew> things_;
-  std::unique_ptr<std::unordered_map<const void*, int>> table_;
+  using Table = std::unordered_map<const void*, int>;
+  c10::SmallVector<std::pair<const void*, int>, kFew> things_;
+  std::unique_ptr<Table> table_;
 };
 
 class Call {
  public:
+  Call() = default;
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
   // The stand-in of an argument on the backing. A tensor of another device is noted as the call's `misfit`.
   Tensor enter(const Tensor& t, const char* argument, uint32_t flags);
+  // The same for a virtual tensor that nothing needs to be checked of.
+  Tensor stand_in(const Tensor& t);
   // The virtual form of what a kernel of the backing returned.
   Tensor leave(const Tensor& t);
   // Carries what the kernel did to its stand-ins (resized, re-seated, re-filled) back to the originals.
@@ -61,24 +63,30 @@ class Call {
   struct Pair {
     Tensor original, stand_in;
     int storage = -1;  // of a dense stand-in: where in `storages_` its own stands
+    int next = -1;     // in `pairs_`: another tensor of that storage
     int parts = -1;    // of a sparse stand-in: where in `parts_` its members stand
   };
   using Parts = std::array<Tensor, 3>;
   struct StoragePair {
     StorageImpl* original;
     c10::intrusive_ptr<StorageImpl> twin;
+    Twin* kept = nullptr;  // where the twin is from, and goes back to
+    int pair = -1;         // in `pairs_`: a tensor of that storage
   };
-  Tensor stand_in(const Tensor& t);
+  Tensor dense_stand_in(const Tensor& t, Pair& pair);
+  void forget(StoragePair& s);
+  void give_back(StoragePair& s);
   int twin(const c10::Storage& storage);  // where in `storages_` it stands
-  c10::Storage twin_storage(const Pair& pair) const { return c10::Storage(storages_[pair.storage].twin); }
   c10::Storage original_storage(const c10::Storage& of_backing);
   void settle_sparse(const Pair& pair);
   void settle_dense(const Pair& pair);
 
   c10::SmallVector<StoragePair, 6> storages_;
-  Order storage_originals_, twins_;
+  Places lent_;   // storages whose twin is not kept with the memory
+  Places twins_;
   c10::SmallVector<Pair, 6> pairs_;
-  Order originals_, stand_ins_;
+  Places stand_ins_, sparse_;
+  c10::SmallVector<c10::Storage, 1> replaced_;  // what tensors had before the kernel gave them another storage
   std::vector<Parts> parts_;  // members of sparse stand-ins, as they were made
   c10::SmallVector<StorageImpl*, 4> foreign_;       // storages of tensors elsewhere, which belong to the caller
   c10::SmallVector<c10::TensorImpl*, 4> foreign_tensors_;
@@ -93,8 +101,5 @@ void each_tensor(const c10::IValue& v, F f) {
     for (const Tensor& t : v.toTensorVector()) f(t);
   }
 }
-
-// A tensor of the backing over the same bytes, for kernels that handle one dense tensor.
-Tensor backing_alias(const Tensor& t);
 
 }  // namespace torchdevice
