@@ -8,6 +8,7 @@
 #include <ATen/detail/MPSHooksInterface.h>
 #include <ATen/detail/XPUHooksInterface.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <cstring>
@@ -93,15 +94,29 @@ size_t slot_of(Method method) {
 #endif
 }
 
-// The object keeps its class and its state; some questions are answered with no, except to the backing's kernels. Its table of methods cannot be written,
-// so it gets a copy. How long the table is nobody says: what is copied beyond its end is never called.
+// How many methods a class has that can be overridden. The linker knows where the table of methods ends.
+template <class Hooks>
+size_t methods_of() {
+  static const auto* plain = new Hooks;
+  void** table;
+  std::memcpy(&table, static_cast<const void*>(plain), sizeof table);
+  Dl_info whole, here;
+  TORCH_CHECK(dladdr(table, &whole) && whole.dli_saddr, "the methods of torch's hooks cannot be counted");
+  size_t count = 0;
+  while (dladdr(table + count, &here) && here.dli_saddr == whole.dli_saddr) count++;
+  return count;
+}
+
+// The object keeps its class and its state; some questions are answered with no, except to the backing's kernels. Its table
+// of methods cannot be written, so it gets a copy of what torch can call: the methods of the interface.
 template <class Hooks, class... Questions>
 void deny(const Hooks& object, Questions... questions) {
-  constexpr size_t kBefore = 2, kMethods = 96;
+  constexpr size_t kBefore = 2;  // what stands before the methods: the object's offset and its class
+  const size_t count = methods_of<Hooks>();
   void** table;
   std::memcpy(&table, static_cast<const void*>(&object), sizeof table);
-  auto** copy = new void*[kBefore + kMethods];  // for the life of the process
-  std::memcpy(copy, table - kBefore, (kBefore + kMethods) * sizeof(void*));
+  auto** copy = new void*[kBefore + count];  // for the life of the process
+  std::memcpy(copy, table - kBefore, (kBefore + count) * sizeof(void*));
   for (const size_t slot : {slot_of(questions)...}) copy[kBefore + slot] = reinterpret_cast<void*>(&is_computing);
   table = copy + kBefore;
   std::memcpy(const_cast<void*>(static_cast<const void*>(&object)), &table, sizeof table);
