@@ -14,7 +14,6 @@ import sysconfig
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -23,7 +22,7 @@ from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.fallback import route
 from torchdevice.ledger import Fallback, FallbackTotals, Site
 from torchdevice.reporting.collect import Profile, Timed
-from torchdevice.virtual.build import OPERATOR_TIMES, build
+from torchdevice.virtual.build import OPERATOR_TIMES, load
 
 INTERVAL = 0.01
 
@@ -44,7 +43,7 @@ class Profiler:
         self._lines = _Lines()
         self._executors = dict(route.EXECUTORS)
         try:
-            self._timer = _load(build(OPERATOR_TIMES))
+            self._timer = _typed(load(OPERATOR_TIMES))
         except VirtualDeviceUnavailable as error:
             self._missing = f"Only operators that ran elsewhere were timed. {error}"
             return
@@ -80,8 +79,7 @@ class Profiler:
         return Profile(operators, dict(self._lines.figures), self._lines.seconds, self._missing, half)
 
 
-def _load(path: Path) -> ctypes.CDLL:
-    timer = ctypes.CDLL(str(path))
+def _typed(timer: ctypes.CDLL) -> ctypes.CDLL:
     timer.td_observe_push.argtypes = [ctypes.c_char_p]
     timer.td_observed.restype = ctypes.c_char_p
     timer.td_observed_half.restype = ctypes.c_int64

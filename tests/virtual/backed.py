@@ -6,6 +6,7 @@ and knows it through torch's interfaces only, as it knows a real one.
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import tempfile
 from collections.abc import Collection
@@ -43,13 +44,13 @@ def install(device: str, on: str = "cuda", lacking: Collection[str] = ()) -> tup
     In a build for CUDA a virtual `cuda` lacks nothing: torch has kernels for that type. Take `xpu` there.
     """
     path = build.build()
-    beneath = Library(path)
+    beneath = Library(ctypes.CDLL(str(path)))
     beneath.call("init", on, "cpu", 1, "", 0, MEMORY)
     installer._register(_Lacking(beneath, lacking), on, "all", "cpu")  # type: ignore[arg-type]
     second = Path(tempfile.mkdtemp()) / "second.so"
     shutil.copy(path, second)
     with (
-        mock.patch.object(build, "build", return_value=second),
+        mock.patch.object(build, "load", return_value=ctypes.CDLL(str(second))),
         mock.patch.object(installer, "_accelerator", return_value=on),
         mock.patch.object(installer, "memory_of", return_value=MEMORY),
     ):

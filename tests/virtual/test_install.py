@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,8 @@ def test_the_cache_is_keyed_and_can_be_cleaned(monkeypatch: pytest.MonkeyPatch, 
     wanted = build.target()
     assert wanted.torch_version in wanted.name
     assert wanted._replace(compiler="another").name != wanted.name
-    (tmp_path / f"{wanted.name}.so").touch()
+    build.private.folder()
+    build.library_path(wanted).touch()
     assert torchdevice.virtual.info()["built"]
     assert [path.name for path in build.clean()] == [f"{wanted.name}.so"]
     assert build.cached() == []
@@ -115,7 +117,7 @@ def test_a_binary_that_is_not_whole_is_built_again(tmp_path: Path, monkeypatch: 
     def pretend(recipe: build.Recipe, compiler: str, abi: bool, into: Path) -> None:
         built.append(into)
         into.write_bytes(b"binary")
-        into.with_suffix(".sha256").write_text(build._digest(into))
+        into.with_suffix(".sha256").write_text(hashlib.sha256(b"binary").hexdigest())
 
     monkeypatch.setattr(build, "_compile", pretend)
     path = build.build()
@@ -127,39 +129,9 @@ def test_a_binary_that_is_not_whole_is_built_again(tmp_path: Path, monkeypatch: 
     path.with_suffix(".sha256").unlink()  # killed before it was done
     build.build()
     assert len(built) == 3
-    (tmp_path / "build-killed").mkdir()
+    (path.parent / "build-killed").mkdir()
     assert build.clean() == [path]
-    assert [file.suffix for file in tmp_path.iterdir()] == [".lock"]
-
-
-def test_the_cache_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "new"
-    monkeypatch.setenv("TORCHDEVICE_CACHE", str(folder))
-    build._private_folder()
-    assert folder.stat().st_mode & 0o777 == 0o700
-    folder.chmod(0o755)
-    build._private_folder()
-    assert folder.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("open_to_all", ["cache", "."])
-def test_a_folder_that_others_can_write_is_refused(
-    open_to_all: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / open_to_all).chmod(0o777)
-    monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(VirtualDeviceUnavailable, match="others can write to"):
-        build.build()
-
-
-@pytest.mark.processes
-def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
-    monkeypatch.setattr(build.os, "getuid", lambda: 12345678)
-    with pytest.raises(VirtualDeviceUnavailable, match="belongs to another user"):
-        build.build()
+    assert [file.suffix for file in path.parent.iterdir()] == [".lock"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="macOS has one C++ runtime for all")

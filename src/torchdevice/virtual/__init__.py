@@ -126,7 +126,7 @@ def info() -> dict[str, Any]:
     wanted = build.target()
     path = build.library_path(wanted)
     return {
-        "cache": str(build.cache_folder()),
+        "cache": str(path.parent),
         "library": str(path),
         "built": path.exists(),
         "compiler": build.find_compiler(),

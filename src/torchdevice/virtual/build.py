@@ -1,4 +1,4 @@
-"""Builds C++ libraries on first use and keeps them in the user's cache folder. Knows nothing of what a library does.
+"""Builds C++ libraries on first use and loads them. Knows nothing of what a library does, nor where it may be kept.
 
 One binary serves one exact torch build (version, git hash, ABI), one state of the sources and one compiler: vtables
 differ between torch versions without any message, so nothing is reused across them.
@@ -12,7 +12,6 @@ import hashlib
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -24,8 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchdevice._torch import builds
-from torchdevice.config import cache_folder
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
+from torchdevice.virtual import private
 
 HERE = Path(__file__).resolve().parent / "native"
 SOURCES = (
@@ -57,6 +56,7 @@ OPERATOR_TIMES = Recipe("the timer of operators", ("observe.cpp",), (), "some se
 COMPILERS = ("c++", "g++", "clang++")
 # Another process that builds the same library gets this long before we say that something is wrong.
 LOCK_TIMEOUT = 600.0
+SCRATCH = "build-"
 
 
 class Target(NamedTuple):
@@ -111,18 +111,21 @@ def target(recipe: Recipe = DEVICE) -> Target:
 
 
 def library_path(wanted: Target | None = None) -> Path:
-    return cache_folder() / f"{(wanted or target()).name}.so"
+    return private.folder_name() / f"{(wanted or target()).name}.so"
 
 
 def cached() -> list[Path]:
-    folder = cache_folder()
+    folder = private.folder_name()
     return sorted(folder.glob("torchdevice-*.so")) if folder.is_dir() else []
 
 
 def clean() -> list[Path]:
     """Deletes every cached binary, and says which. Also what a build left that was killed."""
+    if not private.folder_name().is_dir():
+        return []
+    folder = private.folder()
     gone = cached()
-    for scratch in cache_folder().glob("build-*"):
+    for scratch in folder.glob(f"{SCRATCH}*"):
         shutil.rmtree(scratch)
     for path in gone:
         path.unlink(missing_ok=True)
@@ -131,49 +134,29 @@ def clean() -> list[Path]:
     return gone
 
 
-def _private_folder() -> Path:
-    """The cache folder, made if need be. What is loaded from it runs in this process: only its user may write there."""
-    folder = cache_folder()
+def _digest(descriptor: int) -> str:
+    digest = hashlib.sha256()
+    with open(descriptor, "rb", closefd=False) as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _open_whole(path: Path) -> int | None:
+    """A descriptor of the binary if it is whole: a full disk or a broken copy leaves half of it.
+
+    The digest lies beside the binary, so it says nothing about who wrote it: `private` does.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        found = folder.stat()
-    except OSError as error:
-        raise VirtualDeviceUnavailable(
-            explain_error(
-                f"What is built on this machine is kept in {folder}",
-                f"that folder cannot be made: {error.strerror}",
-                "set TORCHDEVICE_CACHE to a folder that can be written.",
-            )
-        ) from error
-    open_to_others = next((place for place in (folder, *folder.resolve().parents) if _others_may_replace(place)), None)
-    if found.st_uid != os.getuid() or open_to_others is not None:
-        reason = f"others can write to {open_to_others}" if open_to_others else "it belongs to another user"
-        raise VirtualDeviceUnavailable(
-            explain_error(
-                f"What is built on this machine is kept in {folder}",
-                f"{reason}, and what lies there would run in this process",
-                "set TORCHDEVICE_CACHE to a folder of your own, or `chmod go-w` this one.",
-            )
-        )
-    if stat.S_IMODE(found.st_mode) != 0o700:
-        folder.chmod(0o700)
-    return folder
-
-
-def _others_may_replace(folder: Path) -> bool:
-    """Whether other users can exchange what is in a folder. The sticky bit (as on /tmp) forbids that."""
-    mode = folder.stat().st_mode
-    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether the binary is the one that was built: a full disk or a broken copy leaves half of it."""
-    written = path.with_suffix(".sha256")
-    return path.exists() and written.exists() and written.read_text() == _digest(path)
+        with open(private.open_own(path.with_suffix(".sha256")), encoding="ascii", errors="replace") as file:
+            expected = file.read(64)
+        descriptor = private.open_own(path)
+    except FileNotFoundError:
+        return None
+    if _digest(descriptor) == expected:
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 @contextlib.contextmanager
@@ -181,7 +164,7 @@ def _lock(path: Path, what: str) -> Iterator[None]:
     """At most one process builds. The lock is the kernel's, so that it ends with its process, however that ends."""
     import fcntl
 
-    with open(path, "a+") as handle:
+    with open(private.open_own(path, os.O_RDWR | os.O_CREAT), "r+") as handle:
         deadline = time.monotonic() + LOCK_TIMEOUT
         while True:
             try:
@@ -254,7 +237,7 @@ def _compile(recipe: Recipe, compiler: str, abi: bool, into: Path) -> None:
 
     root = Path(torch.__file__).parent
     flags = _flags(abi)
-    with tempfile.TemporaryDirectory(dir=into.parent, prefix="build-") as scratch:
+    with tempfile.TemporaryDirectory(dir=into.parent, prefix=SCRATCH) as scratch:
         objects = [Path(scratch) / f"{Path(name).stem}.o" for name in recipe.sources]
         commands = [
             [compiler, *flags, "-c", str(HERE / name), "-o", str(made)]
@@ -271,9 +254,15 @@ def _compile(recipe: Recipe, compiler: str, abi: bool, into: Path) -> None:
         _run([*link, *_runtime_of_torch(), "-o", str(library)], "the library", recipe.what)
         # Loaded once before anyone can see it: a library that does not link must not enter the cache.
         ctypes.CDLL(str(library))
-        into.with_suffix(".log").write_text("".join(said))
-        # The digest first: a process that is killed between the two leaves a binary that nobody takes for whole.
-        into.with_suffix(".sha256").write_text(_digest(library))
+        library.chmod(0o700)  # whatever the umask is: a file that others can write to is not loaded
+        with open(library, "rb") as made:
+            digest = _digest(made.fileno())
+        # The digest before the binary: a process that is killed between the two leaves one that nobody takes for whole.
+        for suffix, text in ((".log", "".join(said)), (".sha256", digest)):
+            written = Path(scratch) / f"library{suffix}"
+            written.touch(mode=0o600)
+            written.write_text(text)
+            os.replace(written, into.with_suffix(suffix))
         os.replace(library, into)
 
 
@@ -285,8 +274,19 @@ def _say(text: str) -> None:
 
 def build(recipe: Recipe = DEVICE, *, force: bool = False) -> Path:
     """The path of the library for this torch, built if it is not there yet."""
+    path, descriptor = _built(recipe, force)
+    os.close(descriptor)
+    return path
+
+
+def load(recipe: Recipe = DEVICE) -> ctypes.CDLL:
+    """The library for this torch, built if it is not there yet."""
+    return private.load(*_built(recipe, force=False))
+
+
+def _built(recipe: Recipe, force: bool) -> tuple[Path, int]:
+    """The library's path, and a descriptor of the file that was found to be whole."""
     wanted = target(recipe)
-    path = library_path(wanted)
     if not wanted.sources:
         raise VirtualDeviceUnavailable(
             explain_error(
@@ -295,9 +295,9 @@ def build(recipe: Recipe = DEVICE, *, force: bool = False) -> Path:
                 "install torch-device as files: pip install.",
             )
         )
-    _private_folder()
-    if _is_whole(path) and not force:
-        return path
+    path = private.folder() / library_path(wanted).name
+    if not force and (whole := _open_whole(path)) is not None:
+        return path, whole
     compiler = find_compiler()
     if compiler is None:
         raise VirtualDeviceUnavailable(
@@ -309,10 +309,19 @@ def build(recipe: Recipe = DEVICE, *, force: bool = False) -> Path:
             )
         )
     with _lock(path.with_suffix(".lock"), recipe.what):
-        if _is_whole(path) and not force:
-            return path
+        if not force and (whole := _open_whole(path)) is not None:
+            return path, whole
         started = time.monotonic()
         _say(f"torchdevice: building {recipe.what} for torch {wanted.torch_version} (once, {recipe.takes})\n")
         _compile(recipe, compiler, wanted.abi, path)
         _say(f"\r  done in {time.monotonic() - started:.0f} s: {path}\n")
-    return path
+        whole = _open_whole(path)
+    if whole is None:
+        raise VirtualDeviceUnavailable(
+            explain_error(
+                f"{recipe.what.capitalize()} was compiled into {path}",
+                "what is there is not what was compiled",
+                "look for room on that disk, or set TORCHDEVICE_CACHE to another folder.",
+            )
+        )
+    return path, whole

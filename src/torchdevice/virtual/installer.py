@@ -94,7 +94,7 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     on = _accelerator() if on == "auto" else on
     _check_no_real_device(device)
     _check_backing(device, on)
-    library = Library(build.build())
+    library = Library(build.load())
     limit = limit_from_environment()
     capacity = limit or memory_of(on)
     library.call("init", device, on, count, DENIED_DTYPES.get(device, ""), limit, capacity)

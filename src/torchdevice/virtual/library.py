@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -80,9 +79,8 @@ _NO_ANSWER = {"td_current_stream": -1, "td_limit": 2**64 - 1, "td_free_memory": 
 class Library:
     """Thin: one method a C function where Python has something to add, `call` for the rest."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._dll = ctypes.CDLL(str(path))
+    def __init__(self, dll: ctypes.CDLL) -> None:
+        self._dll = dll
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self._dll, name)
             function.restype = _INT if result is None else result
