@@ -16,11 +16,13 @@ def autoload() -> None:
     """Act on the environment; never raise."""
     if not os.environ.get("TORCHDEVICE") and not os.environ.get("TORCHDEVICE_VIRTUAL"):
         return
-    if sys.flags.ignore_environment or _runs_for_another_user():
+    from torchdevice.environment import environment
+
+    if not environment():
         return
     supervision = None
     try:
-        if any(map(os.environ.get, ("TORCHDEVICE_RUN", "TORCHDEVICE_REPORT", "TORCHDEVICE_PROFILE"))):
+        if any(map(environment().get, ("TORCHDEVICE_RUN", "TORCHDEVICE_REPORT", "TORCHDEVICE_PROFILE"))):
             from torchdevice import run_child
 
             supervision = run_child.from_environment()
@@ -38,15 +40,11 @@ def autoload() -> None:
             sys.stderr.write(f"{warning}\n")
 
 
-def _runs_for_another_user() -> bool:
-    """A set-uid or set-gid program: its environment is its caller's, who may not decide what runs in it."""
-    return hasattr(os, "getuid") and (os.getuid() != os.geteuid() or os.getgid() != os.getegid())
-
-
 def _act_on_environment() -> None:
     from torchdevice.config import switched_on
+    from torchdevice.environment import environment
 
-    virtual = os.environ.get("TORCHDEVICE_VIRTUAL")
+    virtual = environment().get("TORCHDEVICE_VIRTUAL")
     if virtual:
         from torchdevice.virtual import from_environment
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from torchdevice.environment import environment, home
 from torchdevice.errors import ConfigError, explain_error
 
 POLICIES = ("accelerate", "portable")
@@ -108,7 +109,7 @@ def resolve_config(
     *, target: str | None = None, policy: str | None = None, environ: Mapping[str, str] | None = None
 ) -> Config:
     """Merge arguments over environment over defaults; a value that means nothing raises `ConfigError`."""
-    environ = os.environ if environ is None else environ
+    environ = environment() if environ is None else environ
     arguments = {"target": target, "policy": policy}
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -182,20 +183,20 @@ def _flag(variable: str, given: str) -> bool:
 
 def cache_folder() -> Path:
     """TORCHDEVICE_CACHE, or the place where this platform keeps what can be made again."""
-    if chosen := os.environ.get("TORCHDEVICE_CACHE") or os.environ.get(RUN_CACHE):
+    if chosen := environment().get("TORCHDEVICE_CACHE") or environment().get(RUN_CACHE):
         return Path(chosen).expanduser()
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "torchdevice"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchdevice"
+        return home() / "Library" / "Caches" / "torchdevice"
+    return Path(environment().get("XDG_CACHE_HOME") or home() / ".cache") / "torchdevice"
 
 
 def data_folder() -> Path:
     """TORCHDEVICE_CACHE, or the place where this platform keeps what a user wrote."""
-    if chosen := os.environ.get("TORCHDEVICE_CACHE"):
+    if chosen := environment().get("TORCHDEVICE_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "torchdevice"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "torchdevice"
+        return home() / "Library" / "Application Support" / "torchdevice"
+    return Path(environment().get("XDG_DATA_HOME") or home() / ".local" / "share") / "torchdevice"
 
 
 def _count(given: str) -> int:
@@ -226,5 +227,5 @@ def visible_devices(count: int, environ: Mapping[str, str] | None = None) -> int
 
 def switched_on(variable: str, environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment turns the switch `variable` on; unset and empty mean off."""
-    environ = os.environ if environ is None else environ
+    environ = environment() if environ is None else environ
     return _flag(variable, environ.get(variable, ""))

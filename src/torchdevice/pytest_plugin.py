@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from torchdevice.config import POLICIES
+from torchdevice.environment import environment
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -48,9 +49,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     from torchdevice.virtual import from_environment
 
     try:
-        if os.environ.get("TORCHDEVICE_VIRTUAL"):
-            from_environment(os.environ["TORCHDEVICE_VIRTUAL"])
-        session.activate()
+        if virtual := given["TORCHDEVICE_VIRTUAL"] or environment().get("TORCHDEVICE_VIRTUAL"):
+            from_environment(virtual)
+        session.activate(target=given["TORCHDEVICE_TARGET"], policy=given["TORCHDEVICE_POLICY"])
     except TorchDeviceError as error:
         raise pytest.UsageError(f"torchdevice: {error}") from error
 

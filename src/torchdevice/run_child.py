@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 from torchdevice import __version__, tracebacks, virtual
 from torchdevice.answers import packages
 from torchdevice.config import POLICY_REASON, PROFILE, switched_on
+from torchdevice.environment import environment
 from torchdevice.errors import ConfigError, TorchDeviceWarning
 from torchdevice.reporting import spool
 from torchdevice.reporting.collect import Context, Counts, Report
@@ -41,12 +42,12 @@ _SECONDS_TO_REPORT = 10.0
 
 def from_environment() -> Supervision | None:
     """What the environment asks for, if anything. A bad value costs a warning."""
-    started_by_run = RUN in os.environ
+    started_by_run = RUN in environment()
     profiled = switched_on(PROFILE)
-    if not started_by_run and not os.environ.get(REPORT) and not profiled:
+    if not started_by_run and not environment().get(REPORT) and not profiled:
         return None
     try:
-        destinations = parse(os.environ.get(REPORT, "" if started_by_run else SUMMARY))
+        destinations = parse(environment().get(REPORT, "" if started_by_run else SUMMARY))
     except ConfigError as error:
         warnings.warn(f"torchdevice: {REPORT} is ignored: {error}", TorchDeviceWarning, stacklevel=2)
         return None
@@ -91,7 +92,7 @@ class Supervision:
         self._context = Context(
             target=_described(status.target),
             policy=status.policy or "none",
-            policy_reason=os.environ.get(POLICY_REASON, "") if status.policy else "",
+            policy_reason=environment().get(POLICY_REASON, "") if status.policy else "",
             command=shlex.join([os.path.basename(sys.executable), *sys.orig_argv[1:]]),
             versions={
                 "torchdevice": __version__,

@@ -39,14 +39,14 @@ def build_all() -> None:
         assert b"__ubsan_handle" in made, recipe.what
 
 
-def _found_by(compiler: str, library: str) -> str:
-    asked = [compiler, f"-print-file-name={library}"]
+def _found_by(compiler: list[str], library: str) -> str:
+    asked = [*compiler, f"-print-file-name={library}"]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main() -> None:
     compiler = build.find_compiler()
-    assert compiler is not None, "no C++ compiler"
+    assert compiler, "no C++ compiler"
     # libstdc++ beside it: the sanitizer looks for what throws exceptions when it starts, and Python has none of C++.
     runtime = " ".join(_found_by(compiler, name) for name in ("libasan.so", "libstdc++.so.6"))
     with tempfile.TemporaryDirectory() as cache:

@@ -16,6 +16,7 @@ from importlib.metadata import entry_points, version
 from torchdevice import __version__
 from torchdevice.cli.parsing import Parser
 from torchdevice.config import SETTINGS, resolve_config, switched_on
+from torchdevice.environment import environment
 from torchdevice.errors import ConfigError
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -113,7 +114,7 @@ def settings() -> Iterator[Check]:
         asked, _, hint = str(error).partition("\nHint: ")
         yield Check("settings", FAIL, asked, hint)
         return
-    given = [setting.variable for setting in SETTINGS if os.environ.get(setting.variable)]
+    given = [setting.variable for setting in SETTINGS if environment().get(setting.variable)]
     yield Check(
         "settings", OK, f"target={config.target}, policy={config.policy}" + f" ({', '.join(given)})" * bool(given)
     )

@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from torchdevice.cli.choosing import choose
 from torchdevice.cli.parsing import Parser
 from torchdevice.config import AUTO, FALLBACKS, FLOAT64, POLICIES, POLICY_REASON, PROFILE, RUN_CACHE, cache_folder
+from torchdevice.environment import environment
 from torchdevice.errors import ConfigError
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destination, parse
 from torchdevice.reporting.spool import RUN, new_folder
@@ -145,7 +146,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
 
 def policy(options: argparse.Namespace, program: Sequence[str]) -> dict[str, str]:
     """The variables for the policy: what was given, or what suits the program and why."""
-    given = options.policy or os.environ.get("TORCHDEVICE_POLICY") or AUTO
+    given = options.policy or environment().get("TORCHDEVICE_POLICY") or AUTO
     if given == AUTO and options.as_:
         return {"TORCHDEVICE_POLICY": "portable", POLICY_REASON: "--as keeps host and device apart"}
     if given != AUTO:

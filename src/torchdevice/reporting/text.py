@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
+from torchdevice.environment import environment
 from torchdevice.ledger import Site
 from torchdevice.reporting.collect import KINDS, Context, Report, columns
 from torchdevice.reporting.profile import line_table, operator_note, operator_table, took
@@ -42,7 +43,7 @@ def render(report: Report, context: Context) -> str:
 
 
 def _draw(first: str, drawn: list[Table], last: str, stream: TextIO) -> None:
-    if stream.isatty() and not os.environ.get("NO_COLOR"):
+    if stream.isatty() and not environment().get("NO_COLOR"):
         _write_rich(first, drawn, last, stream)
     else:
         stream.write(_plain(first, drawn, last))

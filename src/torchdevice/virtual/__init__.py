@@ -120,6 +120,8 @@ def set_memory_limit(size: int | str) -> None:
 
 def info() -> dict[str, Any]:
     """Where the library is or would be built, with what, and what this process has installed."""
+    import shlex
+
     from torchdevice.virtual import build
 
     there = installed()
@@ -129,7 +131,7 @@ def info() -> dict[str, Any]:
         "cache": str(path.parent),
         "library": str(path),
         "built": path.exists(),
-        "compiler": build.find_compiler(),
+        "compiler": shlex.join(build.find_compiler()) or None,
         "compiler_version": wanted.compiler,
         "torch": wanted.torch_version,
         "cached": [str(p) for p in build.cached()],

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchdevice._torch import builds
-from torchdevice.errors import VirtualDeviceUnavailable, explain_error
+from torchdevice.environment import environment
+from torchdevice.errors import ConfigError, VirtualDeviceUnavailable, explain_error
 from torchdevice.virtual import private
 
 HERE = Path(__file__).resolve().parent / "native"
@@ -54,6 +56,21 @@ DEVICE = Recipe("the virtual device", SOURCES, HEADERS, "about a minute")
 OPERATOR_TIMES = Recipe("the timer of operators", ("observe.cpp",), (), "some seconds")
 
 COMPILERS = ("c++", "g++", "clang++")
+# What GCC and Clang read beside their arguments: headers, libraries, parts of themselves, options.
+CHANGES_RESULT = frozenset(
+    {
+        "CCC_OVERRIDE_OPTIONS",
+        "COMPILER_PATH",
+        "CPATH",
+        "CPLUS_INCLUDE_PATH",
+        "C_INCLUDE_PATH",
+        "DEPENDENCIES_OUTPUT",
+        "GCC_EXEC_PREFIX",
+        "LD_RUN_PATH",
+        "LIBRARY_PATH",
+        "SUNPRO_DEPENDENCIES",
+    }
+)
 # Another process that builds the same library gets this long before we say that something is wrong.
 LOCK_TIMEOUT = 600.0
 SCRATCH = "build-"
@@ -74,11 +91,25 @@ class Target(NamedTuple):
         return f"torchdevice-{self.torch_version}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def find_compiler() -> str | None:
-    """CXX if it is set, else the first known compiler on PATH."""
-    if chosen := os.environ.get("CXX"):
-        return shutil.which(chosen.split()[0])
-    return next((path for name in COMPILERS if (path := shutil.which(name))), None)
+def find_compiler() -> list[str]:
+    """The words that start it: CXX if it is set, else the first known compiler on PATH; empty if there is none."""
+    given = environment().get("CXX", "")
+    try:
+        first, *options = shlex.split(given) or [""]
+    except ValueError as error:  # a quote without its second half
+        raise ConfigError(
+            explain_error(f"CXX={given!r} was asked for", f"it cannot be read: {error}", "quote it as a shell command.")
+        ) from error
+    for name in [first] if first else COMPILERS:
+        if path := shutil.which(name, path=_surroundings()["PATH"]):
+            return [path, *options]
+    return []
+
+
+def _surroundings() -> dict[str, str]:
+    """The environment that compilers are started in, without what would change the result and is not in its name."""
+    kept = {name: value for name, value in environment().items() if name not in CHANGES_RESULT}
+    return {"PATH": os.defpath, **kept}
 
 
 def _source_hash(recipe: Recipe) -> str:
@@ -99,8 +130,9 @@ def target(recipe: Recipe = DEVICE) -> Target:
     compiler = find_compiler()
     version = ""
     if compiler:
-        done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
-        version = done.stdout.partition("\n")[0]
+        asked = [*compiler, "--version"]
+        done = subprocess.run(asked, capture_output=True, text=True, env=_surroundings(), check=False)
+        version = " ".join([done.stdout.partition("\n")[0], *compiler[1:]])
     return Target(
         torch_version=str(torch.__version__),
         torch_git=str(torch.version.git_version),
@@ -218,7 +250,7 @@ def _runtime_of_torch() -> list[str]:
 
 def _run(command: list[str], part: str, what: str) -> str:
     """What the compiler said, if it succeeded."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=_surroundings(), check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-5:]
         raise VirtualDeviceUnavailable(
@@ -232,7 +264,7 @@ def _run(command: list[str], part: str, what: str) -> str:
     return done.stderr
 
 
-def _compile(recipe: Recipe, compiler: str, abi: bool, into: Path) -> None:
+def _compile(recipe: Recipe, compiler: list[str], abi: bool, into: Path) -> None:
     import torch
 
     root = Path(torch.__file__).parent
@@ -240,7 +272,7 @@ def _compile(recipe: Recipe, compiler: str, abi: bool, into: Path) -> None:
     with tempfile.TemporaryDirectory(dir=into.parent, prefix=SCRATCH) as scratch:
         objects = [Path(scratch) / f"{Path(name).stem}.o" for name in recipe.sources]
         commands = [
-            [compiler, *flags, "-c", str(HERE / name), "-o", str(made)]
+            [*compiler, *flags, "-c", str(HERE / name), "-o", str(made)]
             for name, made in zip(recipe.sources, objects, strict=True)
         ]
         with ThreadPoolExecutor(max(1, min(len(recipe.sources), os.cpu_count() or 1))) as pool:
@@ -250,7 +282,7 @@ def _compile(recipe: Recipe, compiler: str, abi: bool, into: Path) -> None:
                 _say(f"\r  compiled {len(said)}/{len(recipe.sources)}")
         library = Path(scratch) / "library.so"
         lib = root / "lib"
-        link = [compiler, "-shared", *map(str, objects), f"-L{lib}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{lib}"]
+        link = [*compiler, "-shared", *map(str, objects), f"-L{lib}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{lib}"]
         _run([*link, *_runtime_of_torch(), "-o", str(library)], "the library", recipe.what)
         # Loaded once before anyone can see it: a library that does not link must not enter the cache.
         ctypes.CDLL(str(library))
@@ -299,7 +331,7 @@ def _built(recipe: Recipe, force: bool) -> tuple[Path, int]:
     if not force and (whole := _open_whole(path)) is not None:
         return path, whole
     compiler = find_compiler()
-    if compiler is None:
+    if not compiler:
         raise VirtualDeviceUnavailable(
             explain_error(
                 f"{recipe.what.capitalize()} was asked for, whose library must be compiled once on this machine",

@@ -19,6 +19,7 @@ from torchdevice._torch import dispatcher
 from torchdevice.answers.installed import BUILDS
 from torchdevice.answers.installed import install as install_answers
 from torchdevice.answers.virtual import Virtual
+from torchdevice.environment import environment
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
 from torchdevice.policy.hosts import this_host
 from torchdevice.virtual import build, build_parts, supported
@@ -130,7 +131,7 @@ def parse_size(text: str) -> int:
 
 def limit_from_environment() -> int:
     """Bytes a device may hold; 0 for no limit."""
-    text = os.environ.get(LIMIT_VARIABLE, "")
+    text = environment().get(LIMIT_VARIABLE, "")
     return parse_size(text) if text else 0
 
 
