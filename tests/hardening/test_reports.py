@@ -21,12 +21,14 @@ from torchdevice.cli import doctor, env, main
 from torchdevice.errors import ConfigError
 from torchdevice.ledger import Redirect, Site
 from torchdevice.notebook import Shown
-from torchdevice.reporting import destinations
+from torchdevice.reporting import destinations, files
 from torchdevice.reporting.collect import Context, Counts, Report
 from torchdevice.reporting.destinations import Destination
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 HOSTILE = "<script>alert(1)<!--\"'`${x}<img src=x onerror=alert(2)>--></textarea><svg onload=alert(3)>{{ 7*7 }}"
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 ENDS_SCRIPT = "</script><script>alert(4)</script>"
 
 
@@ -103,11 +105,12 @@ def test_a_disk_that_is_full_leaves_the_report_of_before(
 
 
 def test_a_report_keeps_modes_and_links(tmp_path: Path) -> None:
+    """A new one is its user's alone: it holds a command line and lines of code."""
     real, link = tmp_path / "real.json", tmp_path / "link.json"
-    written(real)
     mask = os.umask(0)
+    written(real)
     os.umask(mask)
-    assert stat.S_IMODE(real.stat().st_mode) == 0o666 & ~mask
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
     real.chmod(0o640)
     link.symlink_to(real)
     written(link, "other")
@@ -147,6 +150,71 @@ def test_what_is_no_file_is_written_to_as_it_is(capsys: pytest.CaptureFixture[st
     written(Path("/dev/full"))
     assert capsys.readouterr().err == "torchdevice: no report in /dev/full: No space left on device\n"
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+@as_root
+@pytest.mark.parametrize("where", ["report.json", "folder/report.json"])
+def test_a_link_of_another_user_is_not_followed(where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither as the report nor on the way to it, nor where a link of ours leads to one of theirs."""
+    (tmp_path / "theirs").mkdir()
+    ours, mine = tmp_path / "theirs" / "report.json", tmp_path / "mine.json"
+    ours.write_text("kept", encoding="utf-8")
+    link = tmp_path / Path(where).parts[0]
+    link.symlink_to(ours if link.name == ours.name else ours.parent)
+    mine.symlink_to(tmp_path / where)
+    written(mine)
+    assert ours.read_text(encoding="utf-8") != "kept"
+    ours.write_text("kept", encoding="utf-8")
+    os.lchown(link, NOBODY, NOBODY)
+    for path in (tmp_path / where, mine):
+        written(path)
+        assert capsys.readouterr().err == f"torchdevice: no report in {path}: {link} is a link of another user\n"
+    assert ours.read_text(encoding="utf-8") == "kept"
+
+
+@as_root
+def test_a_file_of_another_user_does_not_open_ours(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("theirs", encoding="utf-8")
+    path.chmod(0o666)
+    os.chown(path, NOBODY, NOBODY)
+    written(path)
+    assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (0, 0o600)
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    written(path)
+    assert capsys.readouterr().err == f"torchdevice: no report in {path}: nobody reads it\n"
+    monkeypatch.setattr(files, "SECONDS_TO_READ", 0.05)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opened, and never read
+    written(path, "x" * 1_000_000)
+    os.close(reading)
+    assert capsys.readouterr().err == f"torchdevice: no report in {path}: nobody reads it\n"
+
+
+def test_a_pipe_that_somebody_reads_gets_the_whole_report(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    keep_open = os.open(path, os.O_RDWR)  # `cat` may not have opened it yet
+    read = tmp_path / "read"
+    with open(read, "w") as into, subprocess.Popen(["cat", path], stdout=into):
+        written(path, "x" * 300_000)
+        os.close(keep_open)
+    assert json.loads(read.read_text(encoding="utf-8"))["rows"][0]["api"] == "x" * 300_000
+
+
+@pytest.mark.parametrize("place", ["folder", "no/such/folder", "/proc/report.json", "file/below"])
+def test_places_that_take_no_file_cost_a_line(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    written(tmp_path / place)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"torchdevice: no report in {tmp_path / place}: ")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
 
 
 def test_where_no_folder_can_be_made_the_program_runs_all_the_same(tmp_path: Path) -> None:

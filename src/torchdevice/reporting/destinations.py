@@ -1,16 +1,15 @@
-"""Where a report goes: `text`, `json:PATH`, `html:PATH`, several with commas; and writing it there."""
+"""Where a report goes: `text`, `json:PATH`, `html:PATH`, several with commas. How a file is written is `files`."""
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchdevice.errors import ConfigError, explain_error
-from torchdevice.reporting import html, json, text
+from torchdevice.reporting import files, html, json, text
 from torchdevice.reporting.collect import Context, Report
 
 REPORT = "TORCHDEVICE_REPORT"  # the variable that says where; empty: nowhere
@@ -18,7 +17,6 @@ SUMMARY = "summary"
 TEXT = "text"
 FILES: dict[str, Callable[[Report, Context], str]] = {"json": json.render, "html": html.render}
 
-_UNPRINTABLE = "backslashreplace"  # names of files may have bytes that are no text
 # A comma separates destinations only where one begins, so that paths may have commas.
 _BETWEEN = re.compile(rf",(?=(?:{SUMMARY}|{TEXT}|(?:{'|'.join(FILES)}):))")
 
@@ -89,29 +87,8 @@ def write(report: Report, context: Context, destinations: tuple[Destination, ...
 def _file(report: Report, context: Context, destination: Destination) -> bool:
     text = FILES[destination.form](report, context)
     try:
-        _replace(destination.path, text)
+        files.write(destination.path, text)
     except OSError as error:
         sys.stderr.write(f"torchdevice: no report in {destination.path}: {error.strerror}\n")
         return False
     return True
-
-
-def _replace(path: str, text: str) -> None:
-    """Write a file so that others see what was there before or all of this, also when the disk is full on the way."""
-    before = os.stat(path) if os.path.exists(path) else None
-    if before is not None and not stat.S_ISREG(before.st_mode):  # a pipe, a terminal: there is nothing to keep whole
-        with open(path, "w", encoding="utf-8", errors=_UNPRINTABLE) as file:
-            file.write(text)
-        return
-    folder, name = os.path.split(os.path.realpath(path))  # a link stays one
-    unfinished = os.path.join(folder, f".{name[:64]}.{os.urandom(8).hex()}")
-    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with open(handle, "w", encoding="utf-8", errors=_UNPRINTABLE) as file:
-            file.write(text)
-        if before is not None:
-            os.chmod(unfinished, stat.S_IMODE(before.st_mode))
-        os.replace(unfinished, os.path.join(folder, name))
-    except BaseException:
-        os.unlink(unfinished)
-        raise
