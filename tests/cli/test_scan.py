@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,9 @@ from tests.cli.harness import write
 from torchdevice.answers.rows import SURFACE
 from torchdevice.cli import main
 from torchdevice.cli.scan import as_data, scan, verdict
-from torchdevice.cli.scanning.files import Source, walk
+from torchdevice.cli.scanning import limits
+from torchdevice.cli.scanning.files import MOST_RULES, Source, walk
+from torchdevice.cli.scanning.limits import read_each
 from torchdevice.cli.scanning.tables import GROUPS, Tables
 from torchdevice.cli.scanning.visitor import Finding, findings
 from torchdevice.translate.points import all_points
@@ -179,6 +182,7 @@ def test_gitignore_of_the_repository_above(tmp_path: Path) -> None:
     assert [path.name for path in walk(tmp_path / "sub")] == ["written.py"]
 
 
+@pytest.mark.processes
 def test_notebooks(tmp_path: Path) -> None:
     cells = [
         {"cell_type": "markdown", "source": ["x.cuda()"]},
@@ -195,6 +199,7 @@ def test_notebooks(tmp_path: Path) -> None:
     assert [error for _, error in result.unreadable] == ["not a notebook"]
 
 
+@pytest.mark.processes
 def test_nothing_is_executed_and_bad_files_are_told(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "raise SystemExit('executed')\n", "b.py": "print 'python 2'\n"})
     (tmp_path / "c.py").write_bytes(b"\xff\xfe")
@@ -203,6 +208,7 @@ def test_nothing_is_executed_and_bad_files_are_told(tmp_path: Path) -> None:
     assert verdict(result) == "3 files read: nothing names an accelerator; 2 files could not be read"
 
 
+@pytest.mark.processes
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, {"a.py": "x.cuda()\ny.cuda()\n", "b.py": "import triton\n"})
     assert main(["scan", str(tmp_path), "--fail-on", "unsupported"]) == 1
@@ -219,6 +225,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 RASTERIZER = "import torch\nfrom rasterizer_of_mine import draw\nimport helpers, lib.tools, json\nx.cuda()\n"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("beside", "ending"),
     [
@@ -244,17 +251,20 @@ def test_what_neither_the_tree_nor_the_environment_has_is_told(
     assert all("sub/rasterizer" in each.note or "draw.cu" in each.note for each in unknown)
 
 
+@pytest.mark.processes
 def test_a_guarded_import_of_what_is_missing_is_not_told(tmp_path: Path) -> None:
     guarded = "try:\n    import rasterizer_of_mine\nexcept ImportError:\n    pass\nx.cuda()\n"
     write(tmp_path, {"draw.py": guarded, ".gitmodules": "path = sub"})
     assert verdict(scan([tmp_path])).endswith("1 handled; should run as it is")
 
 
+@pytest.mark.processes
 def test_a_package_beside_the_program_is_the_programs_own(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "import triton\nfrom apex import amp\n", "triton/__init__.py": "", "apex.py": ""})
     assert scan([tmp_path]).found == []
 
 
+@pytest.mark.processes
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, {"a.py": "x.cuda()\n"})
     assert main(["scan", "--json", str(tmp_path)]) == 0
@@ -278,6 +288,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.processes
 def test_hostile_files_are_noted_and_the_rest_is_read(tmp_path: Path) -> None:
     for name, content in HOSTILE.items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -303,6 +314,7 @@ def folders_below(root: Path, depth: int) -> Iterator[None]:
             path = path.removesuffix("/d")
 
 
+@pytest.mark.processes
 def test_pipes_links_huge_files_and_deep_trees_are_harmless(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "loop").symlink_to(tmp_path)
@@ -312,9 +324,10 @@ def test_pipes_links_huge_files_and_deep_trees_are_harmless(tmp_path: Path) -> N
     with folders_below(tmp_path, 1200):
         found = scan([tmp_path])
     assert [Path(finding.file).name for finding in found.found] == ["plain.py"]
-    assert found.unreadable == [(str(tmp_path / "huge.py"), "larger than 8 MiB")]
+    assert found.unreadable == [(str(tmp_path / "huge.py"), "larger than 1 MiB")]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("backend", ["nccl", "NCCL", "cuda:nccl", "cpu:gloo,cuda:nccl"])
 def test_backends_are_told_as_the_runtime_translates_them(backend: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
@@ -374,3 +387,156 @@ def test_a_gitignore_that_means_harm_takes_no_time(line: str, tmp_path: Path) ->
     (folder / ("a" * 200 + ".py")).write_text("", encoding="utf-8")
     (tmp_path / ".gitignore").write_text(line + "\n", encoding="utf-8")
     assert len(list(walk(tmp_path))) == 1
+
+
+SLOW = "x = [" + "1, " * 600_000 + "]"
+HUGE_CELL = {"cells": [{"cell_type": "code", "source": ["y = 1\n"] * 300_000}]}
+UNBOUNDED = {
+    "punycode.py": (
+        "# coding: punycode\n" + "a" * 400_000,
+        "its encoding is punycode: only UTF-8 and Latin-1 are read",
+    ),
+    "zip.py": ("# coding: zip\nx.cuda()\n", "its encoding is zip: only UTF-8 and Latin-1 are read"),
+    "list.py": (SLOW, "larger than 1 MiB"),
+    "cell.ipynb": (json.dumps(HUGE_CELL), "cell 1 is larger than 1 MiB"),
+}
+
+
+@pytest.mark.processes
+def test_what_would_take_long_is_not_read_and_the_rest_is(tmp_path: Path) -> None:
+    write(tmp_path, {name: text for name, (text, _) in UNBOUNDED.items()})
+    write(tmp_path, {"plain.py": "x.cuda()\n", "ascii.py": "# coding: us-ascii\nx.cuda()\n"})
+    result = scan([tmp_path])
+    assert {Path(file).name: why for file, why in result.unreadable} == {
+        name: why for name, (_, why) in UNBOUNDED.items()
+    }
+    assert sorted(Path(finding.file).name for finding in result.found) == ["ascii.py", "plain.py"]
+
+
+@pytest.mark.processes
+def test_what_is_no_file_is_not_read_even_if_it_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "zero.py").symlink_to("/dev/zero")
+    (tmp_path / "zero.ipynb").symlink_to("/dev/zero")
+    (tmp_path / "gone.py").symlink_to(tmp_path / "nothing")
+    (tmp_path / "plain.py").write_text("x.cuda()")
+    (tmp_path / "link.py").symlink_to(tmp_path / "plain.py")
+    result = scan(sorted(tmp_path.iterdir()))
+    assert [Path(finding.file).name for finding in result.found] == ["link.py", "plain.py"]
+    assert [(Path(file).name, why) for file, why in result.unreadable if "No such file" not in why] == [
+        ("pipe.py", "no regular file"),
+        ("zero.ipynb", "no regular file"),
+        ("zero.py", "no regular file"),
+    ]
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".gitmodules"])
+@pytest.mark.parametrize("kind", ["huge", "zero", "pipe", "folder", "blank lines"])
+@pytest.mark.processes
+def test_lists_of_a_repository_that_nobody_wrote_mean_nothing(name: str, kind: str, tmp_path: Path) -> None:
+    listed = tmp_path / name
+    if kind == "huge":
+        listed.write_text("*.py\n")
+        os.truncate(listed, 400 << 20)
+    elif kind == "zero":
+        listed.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(listed)
+    elif kind == "folder":
+        listed.mkdir()
+    else:
+        listed.write_text("\n" * 60_000)
+    (tmp_path / "plain.py").write_text("x.cuda()")
+    assert len(scan([tmp_path]).found) == 1
+
+
+def test_a_gitignore_with_too_many_rules_means_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("*.py\n" * (MOST_RULES + 1))
+    (tmp_path / "plain.py").touch()
+    assert [path.name for path in walk(tmp_path)] == ["plain.py"]
+
+
+def in_turn(*files: object) -> list[object]:
+    """What becomes of files that do something to the process that reads them."""
+
+    def read(path: Path) -> list[Finding]:
+        does = files[int(path.name)]
+        return does() or [] if callable(does) else []
+
+    return list(read_each([Path(str(number)) for number in range(len(files))], read))
+
+
+def computes_for_ever() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.processes
+def test_a_file_that_takes_too_much_is_given_up_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SECONDS", 1)
+    monkeypatch.setattr(limits, "MEMORY", 64 << 20)
+    fine: list[Finding] = []
+    assert in_turn(
+        None,
+        computes_for_ever,
+        None,
+        lambda: [bytearray(128 << 20)][:0],
+        None,
+        lambda: os.kill(os.getpid(), signal.SIGKILL),
+        lambda: {}["a codec that fails in its own way"],
+        lambda: os._exit(0),
+    ) == [
+        fine,
+        "takes more than 1 seconds",
+        fine,
+        "takes too much memory, or is nested too deeply",
+        fine,
+        "reading it ended by SIGKILL",
+        "'a codec that fails in its own way'",
+        "reading it ended early",
+    ]
+
+
+@pytest.mark.processes
+def test_who_stops_listening_ends_the_child() -> None:
+    answers = read_each([Path("0"), Path("1")], lambda path: computes_for_ever() or [] if path.name == "1" else [])
+    assert next(answers) == []
+    answers.close()  # type: ignore[attr-defined]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("files", "status"),
+    [
+        ({"a.py": "x.cuda()"}, 0),
+        ({"a.py": "import triton"}, 1),
+        ({"a.py": "x.cuda()", "b.py": "# coding: zip\n"}, 2),
+        ({"a.py": "import triton", "b.py": "print 'python 2'"}, 1),
+    ],
+)
+def test_a_gate_does_not_pass_what_was_not_read(
+    files: dict[str, str], status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, files)
+    assert main(["scan", str(tmp_path), "--fail-on", "unsupported"]) == status
+    assert main(["scan", str(tmp_path)]) == 0
+    assert ("could not be read" in capsys.readouterr().out) == ("b.py" in files)
+
+
+@pytest.mark.processes
+def test_a_folder_that_is_closed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root reads everything, so the refusal is made here."""
+    write(tmp_path, {"closed/a.py": "import triton", "b.py": "x.cuda()"})
+    scandir = os.scandir
+
+    def refusing(path: Path) -> Iterator[os.DirEntry[str]]:
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    result = scan([tmp_path])
+    assert [(Path(file).name, why) for file, why in result.unreadable] == [("closed", "no regular file")]
+    assert main(["scan", str(tmp_path), "--fail-on", "unsupported"]) == 2

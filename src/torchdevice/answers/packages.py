@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.machinery
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from torchdevice.answers.rows import TRUTH_PACKAGES, Kind
 from torchdevice.errors import explain_error
 from torchdevice.ledger import Simulated, Site, simulations
+from torchdevice.reading import read_regular
 from torchdevice.translate.callers import INSTALLED
 
 PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its path in plain PyTorch") | {
@@ -48,6 +48,7 @@ SOURCES = (".cu", ".cuh")
 NAMED = 3  # how many sources or submodules a message names
 # A program may lie in somebody's home folder: the search for sources ends after so many folders.
 _FOLDERS = 2000
+_LARGEST_LIST = 64 << 10  # of submodules; a longer one is generated, or meant to do harm
 
 
 def package(name: str) -> tuple[str, str] | None:
@@ -72,9 +73,12 @@ def _is_own(module: str) -> bool:
 
 def submodules(folder: Path) -> list[str]:
     """The git submodules that a repository's folder lists, whether they were fetched or not."""
-    file = folder / ".gitmodules"
-    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    return re.findall(r"^\s*path\s*=\s*(\S.*?)\s*$", text, re.MULTILINE)
+    try:
+        text = read_regular(folder / ".gitmodules", _LARGEST_LIST).decode("utf-8", "replace")
+    except (OSError, ValueError):  # none, or none that anybody wrote
+        return []
+    rows = (line.partition("=") for line in text.splitlines())
+    return [value.strip() for name, _, value in rows if name.strip() == "path" and value.strip()]
 
 
 def cuda_sources(folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ The reading is `scanning`; what translation can do with a construct comes from t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -15,12 +16,14 @@ from pathlib import Path
 from torchdevice.answers.packages import SOURCES, listed
 from torchdevice.cli.parsing import Parser
 from torchdevice.cli.scanning.files import Tree, sources, walk
+from torchdevice.cli.scanning.limits import read_each
 from torchdevice.cli.scanning.tables import CHANGED, HANDLED, SIMULATED, TITLES, UNKNOWN, UNSUPPORTED, Tables
 from torchdevice.cli.scanning.visitor import Finding, findings
 from torchdevice.reporting.collect import columns, counted
 
 # What `--fail-on` may name, and the groups that it counts.
 FAIL_ON = {"unsupported": ("unsupported",), "changed": ("unsupported", "changed")}
+UNREAD = 2  # the exit status where nothing of the kind was found, and a file was not read
 
 
 def parser() -> Parser:
@@ -33,7 +36,9 @@ def parser() -> Parser:
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders; .gitignore is respected")
     parser.add_argument("--json", action="store_true", help="the same for programs")
-    parser.add_argument("--fail-on", choices=tuple(FAIL_ON), help="exit status 1 if anything of that kind is found")
+    parser.add_argument(
+        "--fail-on", choices=tuple(FAIL_ON), help="exit status 1 if such is found, 2 if files were not read"
+    )
     parser.add_argument("-v", action="store_true", help="list each line that is handled, too")
     return parser
 
@@ -64,7 +69,9 @@ def main(words: Sequence[str]) -> int:
     else:
         print("\n".join(as_text(result, options.v)))
     failing = FAIL_ON.get(options.fail_on, ())
-    return 1 if any(finding.group in failing for finding in result.found) else 0
+    if any(finding.group in failing for finding in result.found):
+        return 1
+    return UNREAD if options.fail_on and result.unreadable else 0
 
 
 def scan(roots: Iterable[Path], known: Tables | None = None) -> Scan:
@@ -74,20 +81,25 @@ def scan(roots: Iterable[Path], known: Tables | None = None) -> Scan:
     roots = list(roots)
     paths = list(dict.fromkeys(path for root in roots for path in walk(root)))
     tree = Tree(roots, paths)
-    for path in paths:
+    read = functools.partial(read_file, known=known, tree=tree)
+    for path, answer in zip(paths, read_each(paths, read), strict=True):
         result.files += 1
-        if path.suffix in SOURCES:
-            note = "CUDA source: compiled by nvcc"
-            result.found.append(Finding(str(path), None, 1, f"*{path.suffix} file", UNSUPPORTED, note))
-            continue
-        names: dict[str, str] = {}
-        try:
-            for source in sources(path):
-                result.found += findings(source, known, names, tree)
-        except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
-            # Bad text is a ValueError, nesting beyond the parser's stack a MemoryError or a RecursionError.
-            result.unreadable.append((str(path), str(error) or type(error).__name__))
+        if isinstance(answer, str):
+            result.unreadable.append((str(path), answer))
+        else:
+            result.found += answer
     return result
+
+
+def read_file(path: Path, known: Tables, tree: Tree) -> list[Finding]:
+    """What is in one file. What cannot be read is a SyntaxError, ValueError, RecursionError, MemoryError or OSError.
+
+    Bad text is a ValueError, nesting beyond the parser's stack a MemoryError or a RecursionError.
+    """
+    if path.suffix in SOURCES:
+        return [Finding(str(path), None, 1, f"*{path.suffix} file", UNSUPPORTED, "CUDA source: compiled by nvcc")]
+    names: dict[str, str] = {}
+    return [finding for source in sources(path) for finding in findings(source, known, names, tree)]
 
 
 def as_data(result: Scan) -> dict[str, object]:

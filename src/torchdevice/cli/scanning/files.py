@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import importlib.util
+import io
 import json
 import os
 import re
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchdevice.answers.packages import SOURCES, listed, submodules
+from torchdevice.reading import read_regular
 
 PYTHON, NOTEBOOK = (".py", ".pyi", ".pyw"), (".ipynb",)
 # Never anybody's source, whatever .gitignore says.
@@ -21,9 +24,12 @@ SKIPPED = frozenset(
     {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".tox", ".mypy_cache", ".ruff_cache"}
 )
 
-# Larger files are generated, or meant to do harm: nobody wrote them.
-LARGEST = {".ipynb": 64 << 20}
-LARGEST_SOURCE = 8 << 20
+# Larger ones are generated, or meant to do harm: nobody wrote them. A notebook has pictures, too.
+LARGEST_SOURCE = 1 << 20
+LARGEST_NOTEBOOK = 64 << 20
+LARGEST_IGNORE, MOST_RULES = 64 << 10, 2000
+# Other encodings can be slow without bound, or no text at all (`zip`).
+ENCODINGS = frozenset({"utf-8", "utf-8-sig", "iso8859-1", "ascii"})
 
 _MAGIC = re.compile(r"^(\s*)[%!?].*$")
 
@@ -68,9 +74,12 @@ class Ignore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        file = folder / ".gitignore"
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-        rules = (_rule(line) for line in lines if line.strip() and not line.startswith("#"))
+        try:
+            text = read_regular(folder / ".gitignore", LARGEST_IGNORE).decode("utf-8", "replace")
+        except (OSError, ValueError):  # none, or none that anybody wrote: then more is read
+            text = ""
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        rules = map(_rule, lines if len(lines) <= MOST_RULES else ())
         self._rules = [rule for rule in rules if rule is not None]
 
     def __bool__(self) -> bool:
@@ -155,7 +164,8 @@ def _below(root: Path, above: list[Ignore]) -> Iterator[Path]:
         rules = [*rules, *filter(None, [Ignore(place)])]
         try:
             entries = sorted(os.scandir(path), key=lambda entry: entry.name, reverse=True)
-        except PermissionError:
+        except OSError:  # closed to us, or deeper than a path can be long: who reads it will say so
+            yield path
             continue
         waiting += [(Path(entry.path), rules) for entry in entries if _is_wanted(entry, place, rules)]
 
@@ -175,14 +185,10 @@ def _is_wanted(entry: os.DirEntry[str], place: Path, rules: list[Ignore]) -> boo
 
 def sources(path: Path) -> Iterator[Source]:
     """The Python in a file. What cannot be read as such raises ValueError or SyntaxError."""
-    largest = LARGEST.get(path.suffix, LARGEST_SOURCE)
-    if path.stat().st_size > largest:
-        raise ValueError(f"larger than {largest >> 20} MiB")
     if path.suffix not in NOTEBOOK:
-        with tokenize.open(path) as file:  # its own encoding, as Python would read it
-            yield Source(str(path), file.read())
+        yield Source(str(path), _decoded(read_regular(path, LARGEST_SOURCE)))
         return
-    notebook = json.loads(path.read_text(encoding="utf-8-sig"))
+    notebook = json.loads(read_regular(path, LARGEST_NOTEBOOK).decode("utf-8-sig"))
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
         raise ValueError("not a notebook")
@@ -191,8 +197,18 @@ def sources(path: Path) -> Iterator[Source]:
             raise ValueError("not a notebook")
         if cell.get("cell_type") == "code":
             text = cell.get("source", "")
-            lines = text if isinstance(text, list) else [text]
-            yield Source(str(path), _without_magics("".join(map(str, lines))), number)
+            whole = "".join(map(str, text)) if isinstance(text, list) else str(text)
+            if len(whole) > LARGEST_SOURCE:
+                raise ValueError(f"cell {number} is larger than {LARGEST_SOURCE >> 20} MiB")
+            yield Source(str(path), _without_magics(whole), number)
+
+
+def _decoded(data: bytes) -> str:
+    """The text of a module by the encoding that it names, as Python reads it."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    if codecs.lookup(encoding).name not in ENCODINGS:
+        raise ValueError(f"its encoding is {encoding}: only UTF-8 and Latin-1 are read")
+    return io.TextIOWrapper(io.BytesIO(data), encoding).read()
 
 
 def _without_magics(text: str) -> str:
