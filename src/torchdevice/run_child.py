@@ -51,7 +51,9 @@ def from_environment() -> Supervision | None:
     except ConfigError as error:
         warnings.warn(f"torchdevice: {REPORT} is ignored: {error}", TorchDeviceWarning, stacklevel=2)
         return None
-    folder = Path(os.environ.setdefault(RUN, spool.new_folder()))
+    # Absolute, for the children too: programs change their folder.
+    folder = Path(os.path.abspath(environment().get(RUN) or spool.new_folder()))
+    os.environ[RUN] = str(folder)
     return Supervision(folder, destinations, started_by_run, profiled)
 
 
@@ -84,7 +86,7 @@ class Supervision:
         self._forked = self._ended = False
         self._context = Context()
         self.reports = spool.claim(folder)
-        self.must_work = started_by_run and self.reports
+        self.must_work = started_by_run and self.reports and spool.began_here(folder)
 
     def attach(self) -> None:
         """Take up the duties, once the session has been started (or was switched off by the user)."""

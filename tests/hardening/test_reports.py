@@ -225,6 +225,24 @@ def test_where_no_folder_can_be_made_the_program_runs_all_the_same(tmp_path: Pat
     assert done.stderr.startswith("torchdevice: cuda → cpu · 1 call redirected")
 
 
+def test_a_folder_of_a_run_that_the_program_uses_keeps_what_is_its_own(tmp_path: Path) -> None:
+    code = "import os, torch; torch.ones(1, device='cuda'); open('results/scores.json', 'w').write('{}'); os.chdir('/')"
+    given = {"TORCHDEVICE": "1", "TORCHDEVICE_REPORT": "summary", "TORCHDEVICE_RUN": "results"}
+    done = python("-c", code, cwd=tmp_path, environment=given)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["scores.json"]
+
+
+def test_a_folder_of_a_run_alone_does_not_end_a_program_with_a_bad_target(tmp_path: Path) -> None:
+    """Only `torchdevice run` does, which was asked for that target a moment ago."""
+    given = {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": "klingon", "TORCHDEVICE_RUN": str(tmp_path / "run")}
+    done = python("-c", "import torch; print(torch.ones(1).device)", cwd=tmp_path, environment=given)
+    assert (done.returncode, done.stdout) == (0, "cpu\n")
+    assert "torchdevice is off in this process" in done.stderr
+    done = command("run", "--target", "klingon", "-c", "import torch; print(1)", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 SECRET = "hunter2-secret"
 
 

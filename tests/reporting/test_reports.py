@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import io
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -293,6 +294,41 @@ def test_counts_travel_between_processes(tmp_path: Path) -> None:
     assert spool.read(folder) == Counts(processes=0)
     with pytest.raises(FileNotFoundError):
         spool.write(folder, Counts(TOTALS))
+
+
+def test_what_a_program_keeps_in_the_folder_of_a_run_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    assert spool.claim(folder)
+    kept = [folder / "scores.json", folder / "12-notes.part"]
+    for file in kept:
+        file.write_text("{}", encoding="utf-8")
+    spool.write(folder, Counts(TOTALS))
+    assert spool.read(folder) == Counts(TOTALS)
+    spool.remove(folder)
+    assert sorted(folder.iterdir()) == sorted(kept)
+
+
+@pytest.mark.parametrize("made", ["a link", "open to others", "another user's"])
+def test_a_folder_that_somebody_made_after_the_run_gets_nothing(made: str, tmp_path: Path) -> None:
+    if made == "another user's" and os.geteuid() != 0:
+        pytest.skip("needs root to give a folder to another user")
+    folder, elsewhere = tmp_path / "torchdevice-1-0123456789abcdef", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if made == "a link":
+        folder.symlink_to(elsewhere)
+    else:
+        folder.mkdir()
+        folder.chmod(0o777 if made == "open to others" else 0o700)
+        os.chown(folder, 65534 if made == "another user's" else -1, -1)
+    with pytest.raises(FileNotFoundError):
+        spool.write(folder, Counts(TOTALS))
+    assert list(folder.iterdir()) == list(elsewhere.iterdir()) == []
+
+
+def test_who_began_a_run_is_in_its_name(tmp_path: Path) -> None:
+    assert spool.began_here(Path(spool.new_folder()))
+    for name in (f"torchdevice-{os.getpid() + 1}-0123456789abcdef", "results", f"torchdevice-{os.getpid()}-x"):
+        assert not spool.began_here(tmp_path / name)
 
 
 def test_the_summary_shows_a_way_to_everything_that_was_given() -> None:

@@ -129,7 +129,9 @@ def test_a_binary_that_is_not_whole_is_built_again(tmp_path: Path, monkeypatch: 
     path.with_suffix(".sha256").unlink()  # killed before it was done
     build.build()
     assert len(built) == 3
-    (path.parent / "build-killed").mkdir()
+    killed = path.parent / "build-killed"
+    killed.mkdir()
+    (killed / "api.o").touch()
     assert build.clean() == [path]
     assert [file.suffix for file in path.parent.iterdir()] == [".lock"]
 

@@ -172,3 +172,19 @@ def test_another_user_cannot_put_anything_there(cache: Path, tiny: build.Recipe)
         os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert build.load(tiny).answer() == 42
+
+
+@pytest.mark.processes
+def test_a_cache_that_holds_other_things_is_left_as_it_is(cache: Path, tiny: build.Recipe) -> None:
+    """Neither its mode nor what looks like ours beside our own folder, nor what is not ours in what looks like ours."""
+    cache.chmod(0o755)
+    kept = [cache / "build-tools" / "work.txt", cache / "torchdevice-thesis.so", cache / "torchdevice-thesis.log"]
+    path = build.build(tiny)
+    kept += [path.parent / "build-x" / "work.txt", path.parent / "notes.txt"]
+    for file in kept:
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    assert build.clean() == [path]
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o755
+    assert [str(file) for file in kept if not file.exists()] == []
+    assert not path.exists()

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
-import shutil
+import re
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from torchdevice.ledger import Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
+from torchdevice.ownership import writable_by_others
 from torchdevice.reporting.collect import Counts, Profile, Timed
 
 RUN = "TORCHDEVICE_RUN"  # the variable with the folder; it exists while a process of the run is there to report
@@ -23,9 +26,20 @@ RUN = "TORCHDEVICE_RUN"  # the variable with the folder; it exists while a proce
 _BY_NAME = {kind.__name__: kind for kind in (Redirect, Changed, Simulated, Fallback)}
 
 
+# The name of a run's folder has the process that began the run, the name of a file the process that left it.
+_FOLDER = re.compile(r"torchdevice-(\d+)-[0-9a-f]{16}")
+_LEFT = re.compile(r"\d+-[0-9a-f]{8}\.(json|part)")
+
+
 def new_folder() -> str:
     """A name for a run's folder. The first process that imports torch makes it, not whoever starts the run."""
-    return os.path.join(tempfile.gettempdir(), f"torchdevice-{os.urandom(8).hex()}")
+    return os.path.join(tempfile.gettempdir(), f"torchdevice-{os.getpid()}-{os.urandom(8).hex()}")
+
+
+def began_here(folder: Path) -> bool:
+    """Whether this process, or the one that started it, began the run; otherwise the variable was left by another."""
+    named = _FOLDER.fullmatch(folder.name)
+    return named is not None and int(named[1]) in (os.getpid(), os.getppid())
 
 
 def claim(folder: Path) -> bool:
@@ -40,17 +54,24 @@ def claim(folder: Path) -> bool:
 
 
 def write(folder: Path, counts: Counts) -> None:
-    """Leave this process's figures. A reader never sees half a file; a process id that comes again adds a file."""
+    """Leave this process's figures. A reader never sees half a file; a process id that comes again adds a file.
+
+    FileNotFoundError: the run has ended. Whoever sees its folder go may make another of that name.
+    """
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or writable_by_others(found):
+        raise FileNotFoundError(errno.ENOENT, "the folder of the run is not ours", str(folder))
     name = f"{os.getpid()}-{os.urandom(4).hex()}"
     unfinished = folder / f"{name}.part"
-    unfinished.write_text(json.dumps(_as_data(counts)), encoding="utf-8")
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(_as_data(counts), file)
     unfinished.replace(folder / f"{name}.json")
 
 
 def read(folder: Path) -> Counts:
     """The figures left so far, added up; no process has left any: none."""
     whole = Counts(processes=0)
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(path for path in folder.glob("*.json") if _LEFT.fullmatch(path.name)):
         try:
             whole += parse(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):  # a disk that was full, or somebody else's file
@@ -67,8 +88,15 @@ def parse(text: str) -> Counts:
 
 
 def remove(folder: Path) -> None:
-    """End of the run. A child that still writes loses: it sees no folder and reports by itself."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """End of the run. A child that still writes loses: it sees no folder and reports by itself.
+
+    Only what processes of a run left is deleted: the variable may name a folder that the program uses.
+    """
+    with contextlib.suppress(OSError):
+        while left := [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
+            for path in left:
+                path.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _as_data(counts: Counts) -> dict[str, Any]:

@@ -158,7 +158,10 @@ def clean() -> list[Path]:
     folder = private.folder()
     gone = cached()
     for scratch in folder.glob(f"{SCRATCH}*"):
-        shutil.rmtree(scratch)
+        for made in (*scratch.glob("*.o"), *scratch.glob("library.*")):
+            made.unlink()
+        with contextlib.suppress(OSError):  # something else is in it, which is not ours to delete
+            scratch.rmdir()
     for path in gone:
         path.unlink(missing_ok=True)
         for beside in (".sha256", ".log"):
