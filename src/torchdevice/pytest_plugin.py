@@ -14,6 +14,7 @@ import pytest
 
 from torchdevice.config import POLICIES
 from torchdevice.environment import environment
+from torchdevice.printable import printable
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -62,4 +63,4 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
     report = session.report()
     if not report.empty:
-        terminalreporter.write_line(report.summary())
+        terminalreporter.write_line(printable(report.summary()))

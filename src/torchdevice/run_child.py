@@ -24,6 +24,7 @@ from torchdevice.answers import packages
 from torchdevice.config import POLICY_REASON, PROFILE, switched_on
 from torchdevice.environment import environment
 from torchdevice.errors import ConfigError, TorchDeviceWarning
+from torchdevice.printable import printable_lines
 from torchdevice.reporting import spool
 from torchdevice.reporting.collect import Context, Counts, Report
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, Destination, parse, write
@@ -119,7 +120,7 @@ class Supervision:
     def give_up(self, error: Exception) -> NoReturn:
         """The run was asked for something impossible: say so and end, before the program does half of its work."""
         spool.remove(self._folder)
-        sys.stderr.write(f"torchdevice: {error}\n")
+        sys.stderr.write(f"torchdevice: {printable_lines(str(error))}\n")
         raise SystemExit(2)
 
     def _end_with_the_process(self) -> None:

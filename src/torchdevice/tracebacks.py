@@ -18,6 +18,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+from torchdevice.printable import printable_lines
+
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 Hook = Callable[..., Any]
@@ -30,7 +32,7 @@ def followed_by(show: Hook, say: Callable[[BaseException], str]) -> Hook:
         show(kind, value, tb)
         said = say(value)
         if said and sys.stderr is not None:
-            sys.stderr.write(f"torchdevice: {said}\n")
+            sys.stderr.write(f"torchdevice: {printable_lines(said)}\n")
 
     return excepthook
 

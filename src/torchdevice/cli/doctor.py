@@ -18,6 +18,7 @@ from torchdevice.cli.parsing import Parser
 from torchdevice.config import SETTINGS, resolve_config, switched_on
 from torchdevice.environment import environment
 from torchdevice.errors import ConfigError
+from torchdevice.printable import printable
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 SMOKE_SECONDS = 300
@@ -292,9 +293,9 @@ def main(words: Sequence[str]) -> int:
     for check in findings():
         found.append(check)
         if not options.json:
-            print(f"{MARKS[check.status]} {check.name:<16} {check.detail}", flush=True)
+            print(f"{MARKS[check.status]} {check.name:<16} {printable(check.detail)}", flush=True)
             if check.fix:
-                print(f"  {'':<16} fix: {check.fix}", flush=True)
+                print(f"  {'':<16} fix: {printable(check.fix)}", flush=True)
     failed = any(check.status == FAIL for check in found)
     if options.json:
         print(json.dumps({"schema": 1, "ok": not failed, "checks": [dataclasses.asdict(c) for c in found]}, indent=2))

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from torchdevice import __version__
 from torchdevice.cli.parsing import Parser
 from torchdevice.config import DEVICE_COUNT, PROFILE, SETTINGS
+from torchdevice.printable import printable
 
 PACKAGES = ("torch", "numpy", "mlx", "transformers", "lightning", "accelerate", "rich", "psutil")
 # The only variables whose values anything of ours shows (also `doctor`); docs/cli.md lists them. Of others that concern
@@ -47,7 +48,7 @@ def main(words: Sequence[str]) -> int:
     """Print one fact a line."""
     parser().parse_args(words)
     for name, value in facts():
-        print(f"{name:<20} {value}")
+        print(f"{printable(name):<20} {printable(value)}")
     return 0
 
 

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from torchdevice.printable import printable
+
 
 def usage_error(program: str, message: str) -> NoReturn:
     """One line on stderr, exit status 2."""
-    sys.stderr.write(f"{program}: {message} (see {program} --help)\n")
+    sys.stderr.write(f"{program}: {printable(message)} (see {program} --help)\n")
     raise SystemExit(2)
 
 

@@ -19,6 +19,7 @@ from torchdevice.cli.scanning.files import Tree, sources, walk
 from torchdevice.cli.scanning.limits import read_each
 from torchdevice.cli.scanning.tables import CHANGED, HANDLED, SIMULATED, TITLES, UNKNOWN, UNSUPPORTED, Tables
 from torchdevice.cli.scanning.visitor import Finding, findings
+from torchdevice.printable import printable
 from torchdevice.reporting.collect import columns, counted
 
 # What `--fail-on` may name, and the groups that it counts.
@@ -65,9 +66,9 @@ def main(words: Sequence[str]) -> int:
         parsing.error(f"there is no {missing[0]}")
     result = scan(map(Path, options.paths))
     if options.json:
-        print(json.dumps(as_data(result), indent=2, ensure_ascii=False))
+        print(json.dumps(as_data(result), indent=2))
     else:
-        print("\n".join(as_text(result, options.v)))
+        print("\n".join(map(printable, as_text(result, options.v))))
     failing = FAIL_ON.get(options.fail_on, ())
     if any(finding.group in failing for finding in result.found):
         return 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torchdevice.cli.parsing import Parser
 from torchdevice.errors import VirtualDeviceUnavailable
+from torchdevice.printable import printable, printable_lines
 
 
 def parser() -> Parser:
@@ -30,13 +31,13 @@ def main(words: Sequence[str]) -> int:
 
     if options.action == "info":
         for name, value in info().items():
-            print(f"{name:<17} {', '.join(value) if isinstance(value, list) else value}")
+            print(f"{name:<17} {printable(', '.join(value) if isinstance(value, list) else str(value))}")
     elif options.action == "clean":
         removed = build.clean()
-        print("\n".join(f"removed {path}" for path in removed) or "nothing to remove")
+        print("\n".join(printable(f"removed {path}") for path in removed) or "nothing to remove")
     else:
         try:
-            print(build.build(force=options.force))
+            print(printable(str(build.build(force=options.force))))
         except VirtualDeviceUnavailable as error:
-            raise SystemExit(f"torchdevice: {error}") from None
+            raise SystemExit(f"torchdevice: {printable_lines(str(error))}") from None
     return 0

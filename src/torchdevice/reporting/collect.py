@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
+from torchdevice.printable import printable
 
 Record = Redirect | Simulated  # `Changed` is a `Redirect`
 Totals = Mapping[Record, int]
@@ -313,7 +314,7 @@ class Report:
             for f in self.fallbacks
         ]
         lines = [*(columns(table) if self.rows else ()), *(columns(elsewhere) if self.fallbacks else ())]
-        return "\n".join([*lines, self.summary()])
+        return "\n".join([*lines, printable(self.summary())])
 
 
 def _shown(ways: Mapping[str, str], most: int = 3) -> list[str]:
@@ -324,8 +325,9 @@ def _shown(ways: Mapping[str, str], most: int = 3) -> list[str]:
     return [way for way in ways if way in kept]
 
 
-def columns(table: list[tuple[str, ...]]) -> list[str]:
-    """Lines with aligned cells."""
+def columns(rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines with aligned cells, for a stream."""
+    table = [tuple(map(printable, row)) for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
 

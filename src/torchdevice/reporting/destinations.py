@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchdevice.errors import ConfigError, explain_error
+from torchdevice.printable import printable
 from torchdevice.reporting import files, html, json, text
 from torchdevice.reporting.collect import Context, Report
 
@@ -81,7 +82,7 @@ def write(report: Report, context: Context, destinations: tuple[Destination, ...
         parts += [f"report in {', '.join(written)}"] * bool(written)
         hint = " (torchdevice run --report …)" if len(forms) == 1 and not report.empty else ""
         if parts:
-            sys.stderr.write(f"{' · '.join(parts)}{hint}\n")
+            sys.stderr.write(f"{printable(' · '.join(parts))}{hint}\n")
 
 
 def _file(report: Report, context: Context, destination: Destination) -> bool:
@@ -89,6 +90,6 @@ def _file(report: Report, context: Context, destination: Destination) -> bool:
     try:
         files.write(destination.path, text)
     except OSError as error:
-        sys.stderr.write(f"torchdevice: no report in {destination.path}: {error.strerror}\n")
+        sys.stderr.write(printable(f"torchdevice: no report in {destination.path}: {error.strerror}") + "\n")
         return False
     return True

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 
 from torchdevice.config import Config
-from torchdevice.ledger import Fallback, Redirect, Simulated
+from torchdevice.ledger import Fallback, Redirect, Simulated, Site
+from torchdevice.printable import printable
 
 logger = logging.getLogger("torchdevice")
 
@@ -30,14 +31,19 @@ def apply(config: Config) -> Callable[[], None]:
 
 def redirected(record: Redirect) -> None:
     """A request became another."""
-    logger.info("%s: %s(%s) → %s: %s", record.site, record.api, record.asked, record.given, record.reason)
+    _say(record.site, f"{record.api}({record.asked}) → {record.given}: {record.reason}")
 
 
 def answered(record: Simulated) -> None:
     """A device that is not here was asked something."""
-    logger.info("%s: %s is %s, answered for %s", record.site, record.api, record.kind, record.target)
+    _say(record.site, f"{record.api} is {record.kind}, answered for {record.target}")
 
 
 def fell_back(record: Fallback) -> None:
     """An operator ran elsewhere."""
-    logger.info("%s: %s ran on %s: %s", record.site, record.operator, record.executor, record.reason)
+    _say(record.site, f"{record.operator} ran on {record.executor}: {record.reason}")
+
+
+def _say(site: Site, what: str) -> None:
+    if logger.isEnabledFor(logging.INFO):
+        logger.info("%s", printable(f"{site}: {what}"))

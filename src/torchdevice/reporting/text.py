@@ -9,6 +9,7 @@ from typing import TextIO
 
 from torchdevice.environment import environment
 from torchdevice.ledger import Site
+from torchdevice.printable import printable, printable_lines
 from torchdevice.reporting.collect import KINDS, Context, Report, columns
 from torchdevice.reporting.profile import line_table, operator_note, operator_table, took
 
@@ -29,7 +30,7 @@ class Table:
 
 def write(report: Report, context: Context, stream: TextIO) -> None:
     """The whole report; its last line is the summary."""
-    _draw(_headline(context), list(tables(report)), last_line(report, context), stream)
+    _draw(printable(_headline(context)), list(tables(report)), printable(last_line(report, context)), stream)
 
 
 def write_profile(report: Report, stream: TextIO) -> None:
@@ -39,7 +40,7 @@ def write_profile(report: Report, stream: TextIO) -> None:
 
 def render(report: Report, context: Context) -> str:
     """The report as plain columns."""
-    return _plain(_headline(context), list(tables(report)), last_line(report, context))
+    return _plain(printable(_headline(context)), list(tables(report)), printable(last_line(report, context)))
 
 
 def _draw(first: str, drawn: list[Table], last: str, stream: TextIO) -> None:
@@ -54,7 +55,7 @@ def _plain(first: str, drawn: list[Table], last: str) -> str:
     lines = [first] if first else []
     for table in drawn:
         lines += ["", table.title, *(columns([table.headings, *table.rows]) if table.rows else ())]
-        lines += [table.note] if table.note else []
+        lines += [printable_lines(table.note)] if table.note else []
     return "\n".join([*lines, "", *([last, ""] if last else [""])])
 
 
@@ -69,12 +70,12 @@ def _write_rich(first: str, drawn: list[Table], last: str, stream: TextIO) -> No
         shown = RichTable(title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for heading in table.headings:
             number = heading in _NUMBERS or heading.startswith("on ")
-            shown.add_column(heading, justify="right" if number else "left", overflow="fold")
+            shown.add_column(printable(heading), justify="right" if number else "left", overflow="fold")
         for row in table.rows:
-            shown.add_row(*row)
+            shown.add_row(*map(printable, row))
         console.print(shown if table.rows else table.title)
         if table.note:
-            console.print(table.note)
+            console.print(printable_lines(table.note))
     if last:
         console.print(last, style="bold")
 
