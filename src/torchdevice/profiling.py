@@ -72,7 +72,7 @@ class Profiler:
                 key = (fallback.operator, fallback.executor)
                 operators[key] = operators.get(key, Timed()) + Timed(totals.calls, totals.seconds)
         else:
-            for row in self._timer.td_observed().decode().splitlines():
+            for row in filter(None, self._timer.td_observed().decode("utf-8", "replace").split("\n")):
                 name, where, calls, nanoseconds = row.split("\t")
                 operators[name, where] = Timed(int(calls), int(nanoseconds) / 1e9)
             half = self._timer.td_observed_half() / 1e9

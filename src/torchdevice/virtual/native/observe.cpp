@@ -6,6 +6,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/DeviceType.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -29,7 +31,7 @@ struct Figure {
 struct Table {
   std::mutex mutex;
   std::map<std::string, Figure, std::less<>> figures[static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)];
-  std::map<std::string, Figure, std::less<>> elsewhere;  // "operator\tlabel"
+  std::map<std::pair<std::string, std::string>, Figure> elsewhere;  // operator, label
 };
 
 std::mutex tables_mutex;
@@ -124,6 +126,12 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   found->second.nanoseconds += own;
 }
 
+// A program may give its functions any name; tabs and line breaks are what separates columns and rows.
+std::string in_one_cell(std::string name) {
+  std::replace_if(name.begin(), name.end(), [](char c) { return c == '\t' || c == '\n'; }, ' ');
+  return name;
+}
+
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 thread_local std::string text;  // of the last answer: valid until the next call on this thread
 
@@ -160,7 +168,7 @@ EXPORT int td_observe_pop() {
     const int64_t own = leave(running);
     Table& table = own_table();
     std::lock_guard<std::mutex> lock(table.mutex);
-    Figure& figure = table.elsewhere[std::string(running.name) + "\t" + running.label];
+    Figure& figure = table.elsewhere[{running.name, running.label}];
     figure.calls += 1;
     figure.nanoseconds += own;
   }
@@ -177,16 +185,17 @@ EXPORT const char* td_observed() {
   std::lock_guard<std::mutex> all(tables_mutex);
   for (auto& table : tables) {
     std::lock_guard<std::mutex> lock(table->mutex);
-    auto add = [&](const std::string& key, const Figure& figure) {
+    auto add = [&](const std::string& name, const std::string& where, const Figure& figure) {
+      const std::string key = in_one_cell(name) + "\t" + in_one_cell(where);
       whole[key].calls += figure.calls;
       whole[key].nanoseconds += figure.nanoseconds;
     };
     for (int type = 0; type < static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES); ++type) {
       for (auto& [name, figure] : table->figures[type]) {
-        add(name + "\t" + c10::DeviceTypeName(static_cast<c10::DeviceType>(type), true), figure);
+        add(name, c10::DeviceTypeName(static_cast<c10::DeviceType>(type), true), figure);
       }
     }
-    for (auto& [key, figure] : table->elsewhere) add(key, figure);
+    for (auto& [key, figure] : table->elsewhere) add(key.first, key.second, figure);
   }
   text.clear();
   for (auto& [key, figure] : whole) {
