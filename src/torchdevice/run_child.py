@@ -28,6 +28,7 @@ from torchdevice.printable import printable_lines
 from torchdevice.reporting import spool
 from torchdevice.reporting.collect import Context, Counts, Report
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, Destination, parse, write
+from torchdevice.reporting.secrets import without_secrets
 from torchdevice.reporting.spool import RUN
 from torchdevice.session import session
 from torchdevice.translate.hints import moved_from_the_cpu
@@ -96,7 +97,7 @@ class Supervision:
             target=_described(status.target),
             policy=status.policy or "none",
             policy_reason=environment().get(POLICY_REASON, "") if status.policy else "",
-            command=shlex.join([os.path.basename(sys.executable), *sys.orig_argv[1:]]),
+            command=shlex.join([os.path.basename(sys.executable), *without_secrets(sys.orig_argv[1:])]),
             versions={
                 "torchdevice": __version__,
                 "torch": str(sys.modules["torch"].__version__),

@@ -319,6 +319,35 @@ def test_profile(tmp_path: Path) -> None:
     assert sum(each["seconds"] for each in profile["operators"]) < 2 * profile["seconds"]
 
 
+ODD_NAMES = """
+import torch
+def double(context, x):
+    return x * 2
+names = ("a\\tb", "c\\nd", "e\\x1c\\u2028f", "g\\t1\\t2\\nh")
+for name in names:
+    odd = type(name, (torch.autograd.Function,), {"forward": staticmethod(double), "backward": staticmethod(double)})
+    odd.apply(torch.ones(2, requires_grad=True)).sum().backward()
+"""
+
+
+def test_profile_of_functions_with_tabs_and_line_breaks_in_their_names(tmp_path: Path) -> None:
+    write(tmp_path, {"odd.py": ODD_NAMES})
+    done = torchdevice("run", "-q", "--profile", "--report", "json:r.json", "--report", "text", "odd.py", cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    found = {each["operator"] for each in json.loads((tmp_path / "r.json").read_text())["profile"]["operators"]}
+    assert {"a b", "c d", "e\x1c\u2028f", "g 1 2 h"} <= found
+
+
+def test_a_report_shows_no_secrets_of_the_command_line(tmp_path: Path) -> None:
+    write(tmp_path, {"plain.py": "import torch"})
+    words = ["--token", "hunter2", "--password=hunter2", "https://me:hunter2@example.org"]
+    done = torchdevice("run", "--report", "json:r.json", "--report", "html:r.html", "plain.py", *words, cwd=tmp_path)
+    assert done.returncode == 0
+    for name in ("r.json", "r.html"):
+        assert "hunter2" not in (tmp_path / name).read_text(encoding="utf-8")
+        assert "***" in (tmp_path / name).read_text(encoding="utf-8")
+
+
 def test_profile_without_a_compiler_says_so(tmp_path: Path) -> None:
     environment = {"CXX": "no-such-compiler", "TORCHDEVICE_CACHE": str(tmp_path / "cache")}
     done = torchdevice("run", "--profile", "-c", "import torch, time; time.sleep(0.2)", environment=environment)
