@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import torchdevice
-from torchdevice.config import data_folder, resolve_config
+from torchdevice.cli import main
+from torchdevice.config import cache_folder, data_folder, resolve_config
+from torchdevice.errors import ConfigError
 
 
 def test_arguments_win_over_environment_over_defaults() -> None:
@@ -59,10 +61,11 @@ def test_a_setting_that_is_no_string_is_refused() -> None:
 @pytest.mark.parametrize(
     ("environ", "platform", "folder"),
     [
-        ({}, "linux", "home/.local/share/torchdevice"),
-        ({"XDG_DATA_HOME": "data"}, "linux", "data/torchdevice"),
-        ({"XDG_DATA_HOME": "data"}, "darwin", "home/Library/Application Support/torchdevice"),
-        ({"XDG_DATA_HOME": "data", "TORCHDEVICE_CACHE": "mine"}, "linux", "mine"),
+        ({}, "linux", "/home/.local/share/torchdevice"),
+        ({"XDG_DATA_HOME": "/data"}, "linux", "/data/torchdevice"),
+        ({"XDG_DATA_HOME": "data"}, "linux", "/home/.local/share/torchdevice"),
+        ({"XDG_DATA_HOME": "/data"}, "darwin", "/home/Library/Application Support/torchdevice"),
+        ({"XDG_DATA_HOME": "/data", "TORCHDEVICE_CACHE": "/mine"}, "linux", "/mine"),
     ],
 )
 def test_where_what_a_user_wrote_is_kept(
@@ -70,7 +73,26 @@ def test_where_what_a_user_wrote_is_kept(
 ) -> None:
     for name in ("XDG_DATA_HOME", "TORCHDEVICE_CACHE"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in {"HOME": "home", **environ}.items():
+    for name, value in {"HOME": "/home", **environ}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "platform", platform)
     assert data_folder() == Path(folder)
+
+
+def test_a_cache_below_the_current_folder_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be loaded from what somebody's repository came with. XDG says to ignore such a path."""
+    monkeypatch.delenv("TORCHDEVICE_CACHE", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("HOME", "/home")
+    for given, folder in (("cache", "/home/.cache"), ("./cache", "/home/.cache"), ("/cache", "/cache")):
+        monkeypatch.setenv("XDG_CACHE_HOME", given)
+        assert cache_folder() == Path(folder) / "torchdevice"
+    for given in ("cache", "./cache", "../cache"):
+        monkeypatch.setenv("TORCHDEVICE_CACHE", given)
+        with pytest.raises(ConfigError, match=r"relative.*\nHint: set TORCHDEVICE_CACHE to an absolute path"):
+            cache_folder()
+    with pytest.raises(SystemExit, match="2"):
+        main(["virtual", "clean"])
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -183,20 +183,43 @@ def _flag(variable: str, given: str) -> bool:
 
 def cache_folder() -> Path:
     """TORCHDEVICE_CACHE, or the place where this platform keeps what can be made again."""
-    if chosen := environment().get("TORCHDEVICE_CACHE") or environment().get(RUN_CACHE):
-        return Path(chosen).expanduser()
+    if chosen := _chosen_folder("TORCHDEVICE_CACHE") or _chosen_folder(RUN_CACHE):
+        return chosen
     if sys.platform == "darwin":
         return home() / "Library" / "Caches" / "torchdevice"
-    return Path(environment().get("XDG_CACHE_HOME") or home() / ".cache") / "torchdevice"
+    return _xdg_folder("XDG_CACHE_HOME", home() / ".cache")
 
 
 def data_folder() -> Path:
     """TORCHDEVICE_CACHE, or the place where this platform keeps what a user wrote."""
-    if chosen := environment().get("TORCHDEVICE_CACHE"):
-        return Path(chosen).expanduser()
+    if chosen := _chosen_folder("TORCHDEVICE_CACHE"):
+        return chosen
     if sys.platform == "darwin":
         return home() / "Library" / "Application Support" / "torchdevice"
-    return Path(environment().get("XDG_DATA_HOME") or home() / ".local" / "share") / "torchdevice"
+    return _xdg_folder("XDG_DATA_HOME", home() / ".local" / "share")
+
+
+def _chosen_folder(variable: str) -> Path | None:
+    """Below the current folder would be what came with somebody's repository, and libraries in it would be loaded."""
+    given = environment().get(variable)
+    if not given:
+        return None
+    folder = Path(given).expanduser()
+    if folder.is_absolute():
+        return folder
+    raise ConfigError(
+        explain_error(
+            f"{variable}={given!r} was asked for",
+            "it is relative to whatever the current folder is, so it was not used",
+            f"set {variable} to an absolute path",
+        )
+    )
+
+
+def _xdg_folder(variable: str, otherwise: Path) -> Path:
+    """Its specification says that a relative path is to be ignored."""
+    given = Path(environment().get(variable) or otherwise)
+    return (given if given.is_absolute() else otherwise) / "torchdevice"
 
 
 def _count(given: str) -> int:

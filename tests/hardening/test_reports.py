@@ -259,6 +259,7 @@ def test_values_of_the_environment_that_are_shown_are_listed(
     for name in settings | {"TORCHDEVICE_RUN", "TORCHDEVICE_CACHE", "TORCHDEVICE_REPORT", "HF_TOKEN"}:
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.setenv("TORCHDEVICE_CACHE", f"/{SECRET}")  # a relative one is refused
     assert main(["env"]) == 0
     found = list(doctor.settings())
     with torchdevice.redirect():

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from torchdevice import __version__
 from torchdevice.cli.parsing import usage_error
+from torchdevice.errors import ConfigError
 
 COMMANDS = {
     "run": "run a program with translation active, in it and in its children",
@@ -79,7 +80,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         usage_error("torchdevice", f"no command or script {name!r}" + (f", did you mean {close[0]}?" if close else ""))
     module = importlib.import_module(f"torchdevice.cli.{name}")
-    status: int = module.main(words)
+    try:
+        status: int = module.main(words)
+    except ConfigError as error:  # of the environment: commands say by themselves what is wrong with their words
+        usage_error("torchdevice", str(error).replace("\n", " "))
     return status
 
 

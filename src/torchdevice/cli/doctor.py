@@ -15,7 +15,7 @@ from importlib.metadata import entry_points, version
 
 from torchdevice import __version__
 from torchdevice.cli.parsing import Parser
-from torchdevice.config import SETTINGS, resolve_config, switched_on
+from torchdevice.config import SETTINGS, cache_folder, resolve_config, switched_on
 from torchdevice.environment import environment
 from torchdevice.errors import ConfigError
 from torchdevice.printable import printable
@@ -111,6 +111,7 @@ def settings() -> Iterator[Check]:
     try:
         switched_on("TORCHDEVICE")
         config = resolve_config()
+        cache_folder()
     except ConfigError as error:
         asked, _, hint = str(error).partition("\nHint: ")
         yield Check("settings", FAIL, asked, hint)
