@@ -7,14 +7,17 @@ A reader may refuse with the exceptions that it documents; anything else is a fi
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tools.hardening import figures
 
@@ -59,6 +62,39 @@ def ignore_files(data: bytes) -> None:
     SCRATCH.mkdir(exist_ok=True)
     (SCRATCH / ".gitignore").write_bytes(data[:200])
     list(walk(SCRATCH))
+
+
+def submodule_lists(data: bytes) -> None:
+    from torchdevice.answers.packages import submodules
+
+    SCRATCH.mkdir(exist_ok=True)
+    (SCRATCH / ".gitmodules").write_bytes(data)
+    assert all(name.strip() for name in submodules(SCRATCH))
+
+
+def scanned_places(data: bytes) -> None:
+    """Trees in which sources, lists and folders are something else: refused or read, and nothing is waited for."""
+    from torchdevice.cli.scan import read_file
+    from torchdevice.cli.scanning.files import Tree, walk
+
+    root = _made(data, ("a.py", "b.ipynb", ".gitignore", ".gitmodules", "folder"))
+    paths = [*walk(root), *sorted(root.iterdir())]  # also those that are found only if they are named
+    for path in paths:
+        try:
+            read_file(path, _tables(), Tree([root], paths))
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
+            continue
+
+
+def report_paths(data: bytes) -> None:
+    """Reports to whatever a path may lead to: written, or an OSError, at once; what another user links to stays."""
+    from torchdevice.reporting import files
+
+    root = _made(data, ("report", "folder", "folder/report"))
+    for name in ("report", "folder/report", "folder/new/report"):
+        with mock.patch.object(files, "SECONDS_TO_READ", 0.01), contextlib.suppress(OSError):
+            files.write(str(root / name), "a report")
+    assert (root / "kept").read_text() == "kept"
 
 
 def figures_of_processes(data: bytes) -> None:
@@ -113,6 +149,42 @@ def report_destinations(data: bytes) -> None:
         return
 
 
+def _link_of_another_user(path: Path) -> None:
+    if os.geteuid() == 0:  # only root can make one
+        path.symlink_to(SCRATCH / "places" / "kept")
+        os.lchown(path, 65534, 65534)
+
+
+# What may be where a file is expected.
+PLACES: tuple[Callable[[Path], object], ...] = (
+    lambda path: None,
+    lambda path: path.write_bytes(b"x.cuda()"),
+    lambda path: path.mkdir(),
+    lambda path: os.mkfifo(path),
+    lambda path: path.symlink_to(path.name),
+    lambda path: path.symlink_to("nothing"),
+    lambda path: path.symlink_to("/dev/zero"),
+    lambda path: path.symlink_to("/dev/full"),
+    lambda path: path.symlink_to("/proc/self"),
+    lambda path: path.symlink_to("."),
+    lambda path: path.touch(mode=0o400),
+    _link_of_another_user,
+)
+
+
+def _made(data: bytes, names: tuple[str, ...]) -> Path:
+    """A folder in which each name is the kind of place that a byte says."""
+    root = SCRATCH / "places"
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    (root / "kept").write_text("kept")
+    for name, kind in zip(names, data, strict=False):
+        with contextlib.suppress(OSError):  # there is no such folder by now
+            if not os.path.lexists(root / name):  # the folder may be a link to its own
+                PLACES[kind % len(PLACES)](root / name)
+    return root
+
+
 @functools.cache
 def _tables() -> Any:
     from torchdevice.cli.scanning.tables import Tables
@@ -143,6 +215,9 @@ READERS: dict[str, Callable[[bytes], None]] = {
         sources,
         notebooks,
         ignore_files,
+        submodule_lists,
+        scanned_places,
+        report_paths,
         figures_of_processes,
         catalogues,
         notes,
@@ -153,8 +228,14 @@ READERS: dict[str, Callable[[bytes], None]] = {
 SEEDS: dict[str, list[bytes]] = {
     "device_requests": [b"cuda:0", b"cpu:-1", b"mps", b"privateuseone:3"],
     "settings": [b"cuda\nportable\nINFO", b"mps\naccelerate\n\n1\n0"],
-    "sources": [b"import torch\nx = torch.zeros(2, device='cuda').cuda()\n", b"# -*- coding: latin-1 -*-\n"],
+    "sources": [
+        b"import torch\nx = torch.zeros(2, device='cuda').cuda()\n",
+        *(b"# -*- coding: " + name + b" -*-\nx.cuda()\n" for name in (b"latin-1", b"punycode", b"zip", b"utf-7")),
+    ],
     "notebooks": [b'{"cells": [{"cell_type": "code", "source": ["%matplotlib inline\\n", "x.cuda()"]}]}'],
+    "submodule_lists": [b'[submodule "r"]\n\tpath = sub/rasterizer\n\turl = https://example.org/r\n'],
+    "scanned_places": [b"\x01\x01\x01\x01\x02", b"\x03\x06\x03\x06\x08", b"\x02\x02\x02\x02\x09"],
+    "report_paths": [b"\x01\x02\x01", b"\x03\x08\x00", b"\x0b\x02\x0b", b"\x07\x09\x00"],
     "ignore_files": [b"*.py\n!x.py\n/build/\n**/a?[bc]\n"],
     "figures_of_processes": [
         b'{"records": [["Redirect", {"api": "a", "asked": "b", "given": "c", "reason": "d", "site": {"file": "e", '
