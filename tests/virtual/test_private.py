@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from torchdevice.cli import main
 from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.virtual import build, private
 
@@ -31,11 +32,15 @@ def give_away(path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o770, 0o720, 0o777, 0o1777, 0o702])
 def test_a_cache_that_others_can_write_to_is_refused_and_left_as_it_is(mode: int, cache: Path) -> None:
+    """Nothing is loaded from it, and nothing is deleted in it."""
     cache.chmod(mode)
     with pytest.raises(VirtualDeviceUnavailable, match=f"others can write to {cache}.*\n?.*chmod go-w"):
         private.folder()
     assert stat.S_IMODE(cache.stat().st_mode) == mode
     assert list(cache.iterdir()) == []
+    (cache / "libraries").mkdir()
+    with pytest.raises(SystemExit, match="others can write to"):
+        main(["virtual", "clean"])
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o1777])
@@ -126,6 +131,9 @@ def test_files_that_somebody_else_may_have_written_are_refused(
     plant(path.with_suffix(suffix))
     with pytest.raises(VirtualDeviceUnavailable, match=f"{why}(.*\n)*Hint: `torchdevice virtual clean`"):
         build.build(tiny, force=suffix == ".lock")
+    if what != "a folder":
+        build.clean()
+        assert build.load(tiny).answer() == 42
 
 
 @pytest.mark.processes

@@ -32,12 +32,13 @@ def main(words: Sequence[str]) -> int:
     if options.action == "info":
         for name, value in info().items():
             print(f"{name:<17} {printable(', '.join(value) if isinstance(value, list) else str(value))}")
-    elif options.action == "clean":
-        removed = build.clean()
-        print("\n".join(printable(f"removed {path}") for path in removed) or "nothing to remove")
-    else:
-        try:
+        return 0
+    try:
+        if options.action == "clean":
+            removed = build.clean()
+            print("\n".join(printable(f"removed {path}") for path in removed) or "nothing to remove")
+        else:
             print(printable(str(build.build(force=options.force))))
-        except VirtualDeviceUnavailable as error:
-            raise SystemExit(f"torchdevice: {printable_lines(str(error))}") from None
+    except VirtualDeviceUnavailable as error:
+        raise SystemExit(f"torchdevice: {printable_lines(str(error))}") from None
     return 0

@@ -74,6 +74,7 @@ CHANGES_RESULT = frozenset(
 # Another process that builds the same library gets this long before we say that something is wrong.
 LOCK_TIMEOUT = 600.0
 SCRATCH = "build-"
+KEPT = (".so", ".sha256", ".log", ".lock")
 
 
 class Target(NamedTuple):
@@ -152,7 +153,7 @@ def cached() -> list[Path]:
 
 
 def clean() -> list[Path]:
-    """Deletes every cached binary, and says which. Also what a build left that was killed."""
+    """Deletes every cached binary, and says which. Also what is beside them, and what a build left that was killed."""
     if not private.folder_name().is_dir():
         return []
     folder = private.folder()
@@ -162,10 +163,11 @@ def clean() -> list[Path]:
             made.unlink()
         with contextlib.suppress(OSError):  # something else is in it, which is not ours to delete
             scratch.rmdir()
-    for path in gone:
-        path.unlink(missing_ok=True)
-        for beside in (".sha256", ".log"):
-            path.with_suffix(beside).unlink(missing_ok=True)
+    for path in folder.glob("torchdevice-*"):
+        if path.suffix in KEPT and (path.is_symlink() or not path.is_dir()):
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # the same
+        folder.rmdir()
     return gone
 
 
