@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -113,6 +114,22 @@ def test_import_torch_goes_on_whatever_the_environment_says(name: str, monkeypat
     done = subprocess.run([sys.executable, *options, "-c", PROBE], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
     assert ("torchdevice is off in this process" in done.stderr) == name.startswith("bad value")
+
+
+def test_a_broken_installation_ends_import_torch_and_the_message_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch loads what is in its entry point group; docs/cli.md says what this means for a half-deleted package."""
+    metadata = tmp_path / "torch_device_broken-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-device-broken\nVersion: 0\n")
+    (metadata / "entry_points.txt").write_text("[torch.backends]\nbroken = no_such_package.autoload:autoload\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for value, status in (("1", 1), ("0", 0)):
+        monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", value)
+        done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        assert ("TORCH_DEVICE_BACKEND_AUTOLOAD=0" in done.stderr) == bool(status)
 
 
 def test_somebody_else_s_patch_survives_and_is_named() -> None:
