@@ -124,7 +124,8 @@ def test_virtual_clean_removes_the_builds_of_its_cache_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path))
-    build, other = tmp_path / "torchdevice-1.so", tmp_path / "notes.txt"
+    build, other = tmp_path / "libraries" / "torchdevice-1.so", tmp_path / "torchdevice-2.so"
+    build.parent.mkdir(mode=0o700)
     build.touch()
     other.touch()
     assert main(["virtual", "info"]) == 0
