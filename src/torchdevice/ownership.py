@@ -1,4 +1,4 @@
-"""Whose a path is: every place on the way to it, and which of them another user could exchange. Root counts as ours."""
+"""Who owns a path: every place on the way to it, and which of them another user could exchange. Root counts as ours."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ import pytest
 import torchdevice
 from tests.cli.harness import clean_environment, python, write
 from tests.cli.harness import torchdevice as command
+from tests.users import as_root
 from torchdevice.cli import doctor, env, main
 from torchdevice.errors import ConfigError
 from torchdevice.ledger import Redirect, Site
@@ -28,7 +29,6 @@ from torchdevice.reporting.destinations import Destination
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 HOSTILE = "<script>alert(1)<!--\"'`${x}<img src=x onerror=alert(2)>--></textarea><svg onload=alert(3)>{{ 7*7 }}"
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 ENDS_SCRIPT = "</script><script>alert(4)</script>"
 
 

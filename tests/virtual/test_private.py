@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.users import as_root
 from torchdevice.cli import main
 from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.virtual import build, private
 
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 
 
 @pytest.fixture

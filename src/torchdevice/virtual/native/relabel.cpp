@@ -21,32 +21,22 @@ void drop_reference(void* storage) {
   c10::raw::intrusive_ptr::decref(static_cast<StorageImpl*>(storage));
 }
 
-// A storage of `device` over the bytes of `of`, which stays alive as long as the new one.
-c10::intrusive_ptr<StorageImpl> mirror(StorageImpl* of, Device device, c10::Allocator* allocator) {
-  c10::raw::intrusive_ptr::incref(of);
+// A storage of `device` over the bytes of `of`, which it does not keep alive.
+c10::intrusive_ptr<StorageImpl> lend(StorageImpl* of, Device device, c10::Allocator* allocator) {
   return c10::make_intrusive<StorageImpl>(
       StorageImpl::use_byte_size_t(), static_cast<int64_t>(of->nbytes()),
-      c10::DataPtr(of->_mutable_data_ptr_no_checks().get(), of, &drop_reference, device), allocator, of->resizable());
+      c10::DataPtr(of->_mutable_data_ptr_no_checks().get(), device), allocator, of->resizable());
 }
-
-c10::intrusive_ptr<StorageImpl> make_twin(StorageImpl* original) {
-  return mirror(original, backing.device(original->device().index()), backing.allocator());
+c10::intrusive_ptr<StorageImpl> lend_to_backing(StorageImpl* original) {
+  return lend(original, backing.device(original->device().index()), backing.allocator());
 }
+bool is_lent(StorageImpl& storage) { return storage._mutable_data_ptr_no_checks().get_context() == nullptr; }
 
-c10::intrusive_ptr<StorageImpl> lend(StorageImpl* original) {
-  const Device device = backing.device(original->device().index());
-  return c10::make_intrusive<StorageImpl>(
-      StorageImpl::use_byte_size_t(), static_cast<int64_t>(original->nbytes()),
-      c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), device), backing.allocator(), original->resizable());
-}
-
-bool is_lent(StorageImpl& twin) { return twin._mutable_data_ptr_no_checks().get_context() == nullptr; }
-
-// From now on it keeps the memory alive.
-void let_own(StorageImpl& twin, StorageImpl* original) {
-  c10::raw::intrusive_ptr::incref(original);
-  twin.set_data_ptr_noswap(
-      c10::DataPtr(twin._mutable_data_ptr_no_checks().get(), original, &drop_reference, twin.device()));
+// From now on it keeps the bytes of `of` alive.
+void let_own(StorageImpl& storage, StorageImpl* of) {
+  c10::raw::intrusive_ptr::incref(of);
+  storage.set_data_ptr_noswap(
+      c10::DataPtr(storage._mutable_data_ptr_no_checks().get(), of, &drop_reference, storage.device()));
 }
 
 Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
@@ -126,7 +116,7 @@ int Call::twin(const c10::Storage& storage) {
         kept->storage->set_nbytes(original->nbytes());
         kept->storage->set_resizable(original->resizable());
       } else {
-        kept->storage = lend(original);
+        kept->storage = lend_to_backing(original);
       }
       kept->place = place;
       storages_.push_back({original, kept->storage, kept});
@@ -135,9 +125,10 @@ int Call::twin(const c10::Storage& storage) {
     }
     if (holder == this) return kept->place;
   }
-  if (const int known = lent_.of(original); known >= 0) return known;
-  storages_.push_back({original, make_twin(original)});
-  lent_.add(original, place);
+  if (const int known = own_.of(original); known >= 0) return known;
+  storages_.push_back({original, lend_to_backing(original)});
+  let_own(*storages_.back().twin, original);
+  own_.add(original, place);
   twins_.add(storages_.back().twin.get(), place);
   return place;
 }
@@ -228,7 +219,8 @@ c10::Storage Call::original_storage(const c10::Storage& of_backing) {
   const Device target = device ? *device : Device(config.type, current_device());
   if (of_backing.use_count() > 1) {
     // Somebody else holds it too (a second result, a quantizer's scales): leave theirs alone, share the bytes.
-    c10::Storage shared(mirror(storage, target, virtual_allocator()));
+    c10::Storage shared(lend(storage, target, virtual_allocator()));
+    let_own(*shared.unsafeGetStorageImpl(), storage);
     adopted_.emplace_back(storage, shared);
     return shared;
   }

@@ -46,7 +46,7 @@ class Call {
   Call& operator=(const Call&) = delete;
   // The stand-in of an argument on the backing. A tensor of another device is noted as the call's `misfit`.
   Tensor enter(const Tensor& t, const char* argument, uint32_t flags);
-  // The same for a virtual tensor that nothing needs to be checked of.
+  // The same for a virtual tensor, without checks.
   Tensor stand_in(const Tensor& t);
   // The virtual form of what a kernel of the backing returned.
   Tensor leave(const Tensor& t);
@@ -82,7 +82,7 @@ class Call {
   void settle_dense(const Pair& pair);
 
   c10::SmallVector<StoragePair, 6> storages_;
-  Places lent_;   // storages whose twin is not kept with the memory
+  Places own_;  // originals whose twin was made for this call
   Places twins_;
   c10::SmallVector<Pair, 6> pairs_;
   Places stand_ins_, sparse_;
