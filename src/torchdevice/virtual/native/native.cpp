@@ -131,12 +131,12 @@ void give(const OperatorHandle& op, Stack* stack, Results&&... results) {
 }
 
 // The math path adds its mask; the operator above it has made numbers of a mask of booleans by then.
-IValue additive_mask(const OperatorHandle& op, const Stack& s) {
+IValue additive_mask(const OperatorHandle& op, const Stack& s, double least = -std::numeric_limits<double>::infinity()) {
   const auto given = argument(op, s, "attn_mask");
   if (given.isNone() || !given.toTensor().defined() || given.toTensor().scalar_type() != c10::kBool) return given;
   const Tensor mask = given.toTensor();
   const auto options = mask.options().dtype(argument(op, s, "query").toTensor().scalar_type());
-  return at::zeros(mask.sizes(), options).masked_fill_(mask.logical_not(), -std::numeric_limits<double>::infinity());
+  return at::zeros(mask.sizes(), options).masked_fill_(mask.logical_not(), least);
 }
 
 Stack math_attention(const OperatorHandle& op, const Stack& s) {
@@ -158,7 +158,7 @@ Tensor aligned(const Tensor& mask) {
 
 // The backing's own choice among its kernels, which are called with the virtual tensors: autograd's formulas apply.
 bool fused_attention(const OperatorHandle& op, Stack* stack) {
-  enum Choice : int64_t { kFlash = 1, kEfficient = 2 };  // at::SDPBackend
+  enum Choice : int64_t { kFlash = 1, kEfficient = 2, kCudnn = 3 };  // at::SDPBackend
   if (backing.type() != DeviceType::CUDA) return false;
   const auto query = argument(op, *stack, "query"), key = argument(op, *stack, "key"), value = argument(op, *stack, "value");
   const auto dropout = argument(op, *stack, "dropout_p"), causal = argument(op, *stack, "is_causal");
@@ -178,10 +178,16 @@ bool fused_attention(const OperatorHandle& op, Stack* stack) {
     give(op, stack, padding ? result.slice(-1, 0, last) : result);
     return true;
   }
-  if (choice != kEfficient) return false;
   bool wanted = false;
   for (const auto* each : {&query, &key, &value}) wanted |= each->toTensor().requires_grad();
   wanted = wanted && at::GradMode::is_enabled();
+  if (choice == kCudnn) {
+    constexpr double kLeast = -65504.0;  // as torch does: cuDNN cannot take -inf
+    give(op, stack, call_op("aten::_scaled_dot_product_cudnn_attention",
+                            {query, key, value, additive_mask(op, *stack, kLeast), wanted, dropout, causal, false, scale})[0]);
+    return true;
+  }
+  if (choice != kEfficient) return false;
   IValue mask = additive_mask(op, *stack);
   if (!mask.isNone() && mask.toTensor().defined()) {
     const Tensor m = aligned(mask.toTensor()), q = query.toTensor();
