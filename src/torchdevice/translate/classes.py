@@ -276,16 +276,14 @@ def default_tensor_type(original: Function, path: str, translator: Translator) -
 
     A type of the CPU takes back what an earlier call has set; tensors without a device go where the policy says.
     """
-    moved = False
 
     def set_default_tensor_type(t: Any) -> None:
-        nonlocal moved
         read = _asked_legacy(t) if translator.in_force else None
         # torch would find the stand-in under the name.
         kind = _original(resolve_name(t) if isinstance(t, str) and read is not None else t)
-        if moved and read is not None:
+        if translator.default_type is not None and read is not None:
             torch.set_default_device(None)
-            moved = False
+            translator.default_type = None
         if read is None or read.device is None:
             original(kind)
             return
@@ -297,7 +295,7 @@ def default_tensor_type(original: Function, path: str, translator: Translator) -
         torch.set_default_dtype(read.dtype)
         if wanted.type != "cpu" and not translator.fills:  # where they go anyway
             torch.set_default_device(wanted)
-            moved = True
+            translator.default_type = wanted
 
     return dress(set_default_tensor_type, original, path)
 
@@ -305,6 +303,7 @@ def default_tensor_type(original: Function, path: str, translator: Translator) -
 def default_type_constructor(original: Function, path: str, translator: Translator) -> Function:
     """`torch.Tensor(2, 3)`, `torch.Tensor([…])`: no device can be given, so it is "none given".
 
+    torch makes them of its default type, also where that was set for another device and the default device stands for it.
     Of a tensor or a storage it is a view; a class of somebody's own knows what it does.
     """
 
@@ -312,7 +311,10 @@ def default_type_constructor(original: Function, path: str, translator: Translat
         made = original(cls, *args, **kwargs)
         if cls is not RealTensor or kwargs.get("device") is not None or (args and isinstance(args[0], _VIEWED)):
             return made
-        given = translator.translate(None, path)
+        if translator.fills:
+            given = translator.translate(None, path)
+        else:
+            given = translator.default_type if translator.in_force else None
         return made if given is None else made.to(given)
 
     return dress(construct, original, path)

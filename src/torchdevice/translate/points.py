@@ -91,7 +91,7 @@ WRITTEN = (
     Point("torch.amp.grad_scaler.GradScaler.__init__", adapters.parameter, {"name": "device", "as_type": True}),
     Point("torch.library.custom_op", adapters.kernel_types),
     Point("torch.nested.as_nested_tensor", adapters.parameter, {"name": "device"}),
-    Point("torch.Tensor.__new__", classes.default_type_constructor, when=FILLING),
+    Point("torch.Tensor.__new__", classes.default_type_constructor),
     Point("torch.Tensor.type", classes.tensor_type),
     Point("torch.set_default_tensor_type", classes.default_tensor_type),
     Point("torch.Tensor.double", dtypes.cast, when=NARROWING),

@@ -88,6 +88,7 @@ class Translator:
         self.roles = Roles()
         self.suspensions = 0  # in all threads together: while it is 0 nobody needs to ask for their own
         self.settled_default: RealDevice | None = None  # where "none given" goes, if that is the same for all
+        self.default_type: RealDevice | None = None  # where tensors of the default type are, if torch cannot know
         self._at_first_decision: Callable[[], None] | None = None
         self._at_first_redirect: Callable[[Redirect], None] | None = None
         self._holds = {Condition.OVERRIDE: self.override.is_on, Condition.DEFAULT: has_device_context}

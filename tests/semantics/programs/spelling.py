@@ -119,10 +119,11 @@ def parallel_apply(d):
     return [torch.allclose(out, m(x)), _there(out)]
 
 
-@gives([True, True])
+@gives([True, True, True, True])
 def default_tensor_type(d):
     torch.set_default_tensor_type("torch.cuda.FloatTensor")
     try:
-        return [_there(torch.zeros(1)), torch.zeros(1).dtype == torch.float32]
+        made = [torch.zeros(1), torch.Tensor([1.0]), torch.Tensor(2, 3)]
+        return [*map(_there, made), torch.zeros(1).dtype == torch.float32]
     finally:
         torch.set_default_tensor_type("torch.FloatTensor")
