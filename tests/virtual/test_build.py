@@ -17,6 +17,7 @@ COMPILER = shutil.which("c++") or "c++"
 def test_a_compiler_with_arguments_is_used_with_them(
     cache: Path, tiny: build.Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CXX", COMPILER)
     plain = build.target(tiny)
     monkeypatch.setenv("CXX", f"env '{COMPILER}' -DANSWER=7")
     (build.HERE / "tiny.cpp").write_text(

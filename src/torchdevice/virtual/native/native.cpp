@@ -297,7 +297,7 @@ bool cudnn_recurrent(const OperatorHandle& op, Stack* stack) {
   const bool packed = op.schema().overload_name() == "data", is_lstm = mode == 2;
   const Tensor input = argument(op, *stack, packed ? "data" : "input").toTensor();
   const auto weights = argument(op, *stack, "params").toTensorList();
-  for (const Tensor& weight : weights)
+  for (const Tensor weight : weights)
     if (weight.scalar_type() != input.scalar_type()) return false;  // autocast
   {
     Call call;
