@@ -53,6 +53,7 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     table.save(results, path)
     assert table.load(path) == results
     assert list(table.load(path)) == ["2.9.1", "2.15.0"]
+    assert page.page(table.load(path)) == page.page(results)
     assert all(result.green for result in results.values())
     results["2.9.1"].failed.append("tests/test_x.py::test_y")
     assert not results["2.9.1"].green

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.versions.table import COMMANDS, PAGE, Result, load
+from tools.versions.table import COMMANDS, PAGE, Result, in_order, load
 
 HEAD = """# Versions of torch and of Python
 
@@ -18,6 +18,7 @@ COMMON = "The commands: {commands}.\n\n"
 
 def page(results: dict[str, Result]) -> str:
     """The text of docs/versions.md."""
+    results = in_order(results)
     commands = ", ".join(f"`torchdevice {' '.join(command)}`" for command in COMMANDS)
     lines = [HEAD + COMMON.format(commands=commands)]
     lines.append("| torch | Python | machine | commands | suites | passed | failed | skipped | minutes | date |\n")

@@ -71,9 +71,13 @@ def load(path: Path = RESULTS) -> dict[str, Result]:
     return {name: Result(**entry) for name, entry in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
-def save(results: dict[str, Result], path: Path = RESULTS) -> None:
-    """Keep them, in the order of the rows."""
+def in_order(results: dict[str, Result]) -> dict[str, Result]:
+    """The same, in the order of the rows."""
     order = {row.torch: number for number, row in enumerate(ROWS)}
-    ordered = sorted(results, key=lambda name: (order.get(results[name].torch, len(order)), name))
-    text = json.dumps({name: asdict(results[name]) for name in ordered}, indent=1, ensure_ascii=False)
+    return dict(sorted(results.items(), key=lambda item: (order.get(item[1].torch, len(order)), item[0])))
+
+
+def save(results: dict[str, Result], path: Path = RESULTS) -> None:
+    """Keep them."""
+    text = json.dumps({name: asdict(result) for name, result in in_order(results).items()}, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
