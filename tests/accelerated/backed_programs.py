@@ -95,6 +95,8 @@ def _attention(device: str) -> Found:
             for options in ({"is_causal": True}, {"attn_mask": mask}, {"attn_mask": bias}, {"scale": 0.1}):
                 result = F.scaled_dot_product_attention(q, k, v, **options)  # type: ignore[arg-type]
                 found += [result, *torch.autograd.grad(result.sum(), (q, k, v))]
+            result = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.requires_grad_())
+            found += [result, *torch.autograd.grad(result.sum(), (q, k, v, bias))]
     return found
 
 

@@ -163,9 +163,19 @@ bool fused_attention(const OperatorHandle& op, Stack* stack) {
   const auto query = argument(op, *stack, "query"), key = argument(op, *stack, "key"), value = argument(op, *stack, "value");
   const auto dropout = argument(op, *stack, "dropout_p"), causal = argument(op, *stack, "is_causal");
   const auto scale = argument(op, *stack, "scale"), gqa = argument(op, *stack, "enable_gqa");
-  const auto choice = call_op("aten::_fused_sdp_choice",
-                              {query, key, value, argument(op, *stack, "attn_mask"), dropout, causal, scale,
-                               gqa.isNone() ? IValue(false) : gqa})[0].toInt();
+  int64_t choice;
+  {
+    Call call;
+    call.keep_requires_grad = true;  // the choice depends on it
+    Computing here;
+    const auto seen = [&](const IValue& v) {
+      const bool ours = v.isTensor() && v.toTensor().defined() && is_virtual(v.toTensor());
+      return ours ? IValue(call.stand_in(v.toTensor())) : v;
+    };
+    choice = call_op("aten::_fused_sdp_choice",
+                     {seen(query), seen(key), seen(value), seen(argument(op, *stack, "attn_mask")), dropout, causal, scale,
+                      gqa.isNone() ? IValue(false) : gqa})[0].toInt();
+  }
   if (choice == kFlash) {
     const int64_t last = query.toTensor().size(-1), padding = last % 8 ? 8 - last % 8 : 0;
     const auto padded = [&](const IValue& v) {
@@ -297,7 +307,7 @@ bool cudnn_recurrent(const OperatorHandle& op, Stack* stack) {
   const bool packed = op.schema().overload_name() == "data", is_lstm = mode == 2;
   const Tensor input = argument(op, *stack, packed ? "data" : "input").toTensor();
   const auto weights = argument(op, *stack, "params").toTensorList();
-  for (const Tensor weight : weights)
+  for (const Tensor& weight : weights.vec())
     if (weight.scalar_type() != input.scalar_type()) return false;  // autocast
   {
     Call call;
