@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "src" / "torchdevice"
 LONGEST = 600  # beyond this a file has to say why it is still one subject
 FILES = sorted(PACKAGE.rglob("*.py"))
-MAPPED = [folder for folder in ("catalog", "answers", "distributed") if (PACKAGE / folder).is_dir()]
+MAPPED = [folder for folder in ("catalog", "answers", "distributed", "packages") if (PACKAGE / folder).is_dir()]
 
 
 def where(path: Path) -> str:

@@ -134,6 +134,7 @@ OTHER_SETTINGS = {
     "TORCHDEVICE_FLOAT64": ("error", "float64='error'"),
     "TORCHDEVICE_DEVICE_COUNT": ("3", "device_count=3"),
     "TORCHDEVICE_MASQUERADE": ("0", "masquerade=False"),
+    "TORCHDEVICE_PACKAGES": ("1", "packages=True"),
     "TORCHDEVICE_LOG_LEVEL": ("ERROR", "log_level='ERROR'"),
 }
 
@@ -243,7 +244,9 @@ def test_status_tells_where_every_setting_came_from(monkeypatch: pytest.MonkeyPa
     assert sources.pop("target") == "argument"
     assert sources.pop("float64") == "TORCHDEVICE_FLOAT64"
     assert sources.pop("masquerade") == "TORCHDEVICE_MASQUERADE"
-    assert sources == dict.fromkeys(("policy", "log_level", "fallback", "device_count", "enabled"), "default")
+    assert sources == dict.fromkeys(
+        ("policy", "log_level", "fallback", "device_count", "enabled", "packages"), "default"
+    )
 
 
 def test_redirect_decorates() -> None:

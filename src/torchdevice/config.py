@@ -49,6 +49,7 @@ SETTINGS = (
     Setting("float64", "TORCHDEVICE_FLOAT64", FLOAT64),
 )
 DEVICE_COUNT = "TORCHDEVICE_DEVICE_COUNT"
+PACKAGES = "TORCHDEVICE_PACKAGES"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Config:
     device_count: int = 1  # what code is told on a host with one device or none
     enabled: bool = True
     masquerade: bool = True
+    packages: bool = False  # stand-ins for packages that compute by CUDA itself
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def source(self, name: str) -> str:
@@ -81,7 +83,12 @@ class Config:
 
 def apply_to_children(config: Config, target: str) -> Callable[[], None]:
     """Let child processes inherit the activation through the environment; the undo puts the environment back."""
-    wanted = {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": target, "TORCHDEVICE_POLICY": config.policy}
+    wanted = {
+        "TORCHDEVICE": "1",
+        "TORCHDEVICE_TARGET": target,
+        "TORCHDEVICE_POLICY": config.policy,
+        PACKAGES: str(int(config.packages)),
+    }
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
 
@@ -106,7 +113,11 @@ def without_settings() -> Iterator[None]:
 
 
 def resolve_config(
-    *, target: str | None = None, policy: str | None = None, environ: Mapping[str, str] | None = None
+    *,
+    target: str | None = None,
+    policy: str | None = None,
+    packages: bool | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Config:
     """Merge arguments over environment over defaults; a value that means nothing raises `ConfigError`."""
     environ = environment() if environ is None else environ
@@ -123,10 +134,12 @@ def resolve_config(
         values[setting.field] = _checked(setting, given, source)
         sources[setting.field] = source
     enabled, sources["enabled"] = _enabled(environ)
-    masquerade = environ.get("TORCHDEVICE_MASQUERADE")
-    if masquerade is not None:
-        values["masquerade"] = _flag("TORCHDEVICE_MASQUERADE", masquerade)
-        sources["masquerade"] = "TORCHDEVICE_MASQUERADE"
+    for name, variable in (("masquerade", "TORCHDEVICE_MASQUERADE"), ("packages", PACKAGES)):
+        switch = environ.get(variable)
+        if switch is not None:
+            values[name], sources[name] = _flag(variable, switch), variable
+    if packages is not None:
+        values["packages"], sources["packages"] = packages, "argument"
     count = environ.get(DEVICE_COUNT)
     if count:
         values["device_count"] = _count(count)

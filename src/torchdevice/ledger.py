@@ -58,6 +58,15 @@ class Simulated:
     site: Site
 
 
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A call of a package that is not here: which name, what computes it, and where."""
+
+    api: str
+    by: str
+    site: Site
+
+
 REFUSED = "refused"
 
 
@@ -282,5 +291,6 @@ class Ledger(Generic[R]):
 
 # Made when the process is: a forked child gets its lock back before anybody there asks.
 simulations: Ledger[Simulated] = Ledger()
+stand_ins: Ledger[StandIn] = Ledger()
 # Kept here, so that a report need not load `fallback` to learn that nothing fell back.
 fallbacks: Ledger[Fallback] = Ledger()

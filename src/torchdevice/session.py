@@ -21,7 +21,7 @@ from torchdevice.answers.scoped import Masquerades
 from torchdevice.config import VISIBLE_GPUS, Config, apply_to_children, resolve_config, without_settings
 from torchdevice.distributed.points import Distributed
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.ledger import Simulated, fallbacks
+from torchdevice.ledger import Simulated, fallbacks, stand_ins
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, is_untouched, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
@@ -79,12 +79,13 @@ class Session:
         """Whether translation is on."""
         return self._applied is not None
 
-    def activate(self, target: str | None = None, policy: str | None = None) -> None:
+    def activate(self, target: str | None = None, policy: str | None = None, packages: bool | None = None) -> None:
         """Start translation. Again with the same settings: nothing happens. With others: `AlreadyActive`.
 
-        The settings are the arguments and the environment at the moment of the call.
+        The settings are the arguments and the environment at the moment of the call. `packages`: whether imports of
+        packages that compute by CUDA itself find a stand-in.
         """
-        config = resolve_config(target=target, policy=policy)
+        config = resolve_config(target=target, policy=policy, packages=packages)
         refuse_without_global_lock()
         with self._lock:
             if self._config is not None:
@@ -165,6 +166,11 @@ class Session:
         yield _entered(self._translator.ledger.listening(log.redirected))
         if config.masquerade:
             yield _entered(self._masquerades().audience.ledger.listening(log.answered))
+        if config.packages:
+            from torchdevice.packages import finder  # few sessions need it
+
+            yield from finder.engage()
+            yield _entered(stand_ins.listening(log.stood_in))
         yield apply_to_children(config, host.type)
         if host.accelerated:
             yield _covered(config, host)
@@ -283,7 +289,8 @@ class Session:
         """Everything that was counted in this process so far."""
         with suppress(TorchDeviceWarning):  # `python -W error`: the record is there all the same
             self._translator.aliases.look(self._translator)
-        return Counts(added(self._translator.ledger.totals(), self.simulated()), fallbacks.measured())
+        records = added(self._translator.ledger.totals(), self.simulated(), stand_ins.totals())
+        return Counts(records, fallbacks.measured())
 
     def report(self) -> Report:
         """What was redirected so far (API, from → to, count, first place), and what ran elsewhere."""
@@ -307,7 +314,7 @@ class Session:
         """In a worker process: translate, but to the CPU, because the accelerator belongs to the parent."""
         with self._lock:
             if self._config is None:
-                self.activate(target="cpu", policy=config.policy)
+                self.activate(target="cpu", policy=config.policy, packages=config.packages)
             else:
                 now = self._translator.situation
                 self._translator.start(replace(now, host=Host("cpu"), at_first_decision=None, at_first_redirect=None))

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import torchdevice, write
-from torchdevice.answers.packages import PACKAGES, hint, package
+from torchdevice.answers.packages import NOT_IN_STAND_IN, PACKAGES, SWITCHED_OFF, hint, package
 from torchdevice.answers.rows import TRUTH_PACKAGES
+from torchdevice.packages import table
 from torchdevice.tracebacks import followed_by
 
 
@@ -27,7 +28,7 @@ def test_every_package_that_gets_the_truth_has_a_row() -> None:
     assert all(PACKAGES.values())
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", PACKAGES.keys() - table.PACKAGES.keys())
 def test_a_missing_package_and_one_that_failed_are_explained(name: str) -> None:
     for module in (name, f"{name}.kernels"):
         missing = hint(ModuleNotFoundError(f"No module named '{module}'", name=module), "cpu")
@@ -36,6 +37,13 @@ def test_a_missing_package_and_one_that_failed_are_explained(name: str) -> None:
         assert failed.startswith(f"{name} failed; the device here is mps")
         assert missing.endswith(f"\nHint: {PACKAGES[name]}")
         assert failed.endswith(f"\nHint: {PACKAGES[name]}")
+
+
+@pytest.mark.parametrize("name", table.PACKAGES)
+def test_a_missing_package_with_a_stand_in_says_how_to_get_it(name: str) -> None:
+    missing = hint(ModuleNotFoundError(f"No module named '{name}'", name=name), "mps")
+    assert missing.startswith(f"{name} was imported, and is not available; the device here is mps, {name} is not")
+    assert missing.endswith(f"\nHint: {SWITCHED_OFF}")
 
 
 def test_other_errors_get_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,12 +61,14 @@ def test_other_errors_get_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     assert package("flash_attn_interface") is None
 
 
-def test_a_program_under_run_ends_with_the_hint(tmp_path: Path) -> None:
-    folder = write(tmp_path, {"program.py": "import torch\nimport flash_attn.layers\n"})
+@pytest.mark.parametrize("missing", ["import flash_attn.no_such_module", "from flash_attn import no_such_name"])
+def test_what_a_stand_in_lacks_is_explained(missing: str, tmp_path: Path) -> None:
+    folder = write(tmp_path, {"program.py": f"import torch\n{missing}\n"})
     done = torchdevice("run", "--target", "cpu", folder / "program.py")
     assert done.returncode == 1
-    assert "ModuleNotFoundError: No module named 'flash_attn'\ntorchdevice: flash_attn was imported" in done.stderr
-    assert "\nHint: CUDA kernels; torch.nn.functional.scaled_dot_product_attention" in done.stderr
+    assert "the device here is cpu, flash_attn is not installed, and its stand-in lacks that" in done.stderr
+    assert f"\nHint: {NOT_IN_STAND_IN}" in done.stderr
+    assert "1 unsupported" in done.stderr.splitlines()[-1]
 
 
 def test_a_package_beside_the_program_is_the_programs_own(tmp_path: Path) -> None:

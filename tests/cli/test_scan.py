@@ -58,8 +58,13 @@ CONSTRUCTS = [
     ("x.is_cuda", ".is_cuda", "changed"),
     ("x.double()", ".double()", "changed"),
     ("x.to(torch.float64)", "torch.float64", "changed"),
-    ("import triton", "import triton", "unsupported"),
-    ("from flash_attn.layers import rotary", "import flash_attn", "unsupported"),
+    ("import gsplat", "import gsplat", "unsupported"),
+    ("import flash_attn", "import flash_attn", "handled"),
+    ("from flash_attn.layers import rotary", "import flash_attn", "handled"),
+    ("from flash_attn.layers.rotary import apply_rotary_emb", "import flash_attn", "handled"),
+    ("from flash_attn_interface import flash_attn_func", "import flash_attn_interface", "handled"),
+    ("from flash_attn import no_such_name", "import flash_attn", "unsupported"),
+    ("import flash_attn.no_such_module", "import flash_attn", "unsupported"),
     ("from numba import cuda as gpu", "import numba.cuda", "unsupported"),
     ("subprocess.run(['nvidia-smi', '-L'])", "nvidia-smi", "unsupported"),
     ("os.system('nvidia-smi -L')", "nvidia-smi", "unsupported"),
@@ -211,7 +216,7 @@ def test_nothing_is_executed_and_bad_files_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path, {"a.py": "x.cuda()\ny.cuda()\n", "b.py": "import triton\n"})
+    write(tmp_path, {"a.py": "x.cuda()\ny.cuda()\n", "b.py": "import gsplat\n"})
     assert main(["scan", str(tmp_path), "--fail-on", "unsupported"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["Handled by translation (2)", f"  2 ×  .cuda()  first at {tmp_path}/a.py:1"]

@@ -1,6 +1,7 @@
 """Packages that compute by CUDA itself, what to do about each, and the hint for a program that an error of one ended.
 
-`scan` reads the same rows. What such packages are told about torch.cuda while they run is `surface.TRUTH_PACKAGES`.
+`scan` reads the same rows. What such packages are told about torch.cuda while they run is `rows.TRUTH_PACKAGES`; those
+with a stand-in are in `packages.table` too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from torchdevice.answers.rows import TRUTH_PACKAGES, Kind
 from torchdevice.errors import explain_error
 from torchdevice.ledger import Simulated, Site, simulations
+from torchdevice.packages import table
 from torchdevice.reading import read_regular
 from torchdevice.translate.callers import INSTALLED
 
@@ -44,6 +46,8 @@ PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its 
     "MinkowskiEngine": "CUDA kernels for sparse convolutions; look for a path in plain PyTorch",
     "spconv": "CUDA kernels for sparse convolutions; look for a path in plain PyTorch",
 }
+NOT_IN_STAND_IN = "docs/packages.md lists what it has; look for a path in plain PyTorch"
+SWITCHED_OFF = "TORCHDEVICE_PACKAGES=1, or `torchdevice run` without --no-packages, computes it by torch"
 SOURCES = (".cu", ".cuh")
 NAMED = 3  # how many sources or submodules a message names
 # A program may lie in somebody's home folder: the search for sources ends after so many folders.
@@ -68,7 +72,13 @@ def is_installed(spec: importlib.machinery.ModuleSpec | None) -> bool:
 def _is_own(module: str) -> bool:
     """Whether a module is loaded, from somewhere else than the environment."""
     loaded = sys.modules.get(module.partition(".")[0])
-    return loaded is not None and not is_installed(loaded.__spec__)
+    return loaded is not None and not is_installed(loaded.__spec__) and not _stands_in(module)
+
+
+def _stands_in(module: str) -> bool:
+    """Whether the package of a module is loaded, and is a stand-in of ours."""
+    finder = sys.modules.get("torchdevice.packages.finder")  # loaded where stand-ins are on
+    return finder is not None and finder.finder.stands_in(module.partition(".")[0])
 
 
 def submodules(folder: Path) -> list[str]:
@@ -122,11 +132,19 @@ def refusal(error: BaseException, device: str) -> Refusal | None:
     """The hint with the package and the place."""
     lines = list(traceback.walk_tb(error.__traceback__))
     missing = isinstance(error, ModuleNotFoundError)
-    module = (error.name or "") if isinstance(error, ModuleNotFoundError) else _raiser(error)
+    lacking = isinstance(error, ImportError) and _stands_in(error.name or "")
+    module = (error.name or "") if missing or lacking else _raiser(error)  # type: ignore[attr-defined]
     if not module or _is_own(module):
         return None
     users = [Site(frame.f_code.co_filename, line) for frame, line in lines if _is_users(frame.f_code.co_filename)]
     site = users[-1] if users else Site("<unknown>", 0)
+    top = module.partition(".")[0]
+    if lacking:
+        decided = f"the device here is {device}, {top} is not installed, and its stand-in lacks that"
+        return Refusal(top, explain_error(str(error), decided, NOT_IN_STAND_IN), site)
+    if missing and top in table.PACKAGES:
+        decided = f"the device here is {device}, {top} is not installed, and stand-ins are off or not asked"
+        return Refusal(top, explain_error(f"{top} was imported, and is not available", decided, SWITCHED_OFF), site)
     found = package(module)
     if found is not None:
         name, note = found

@@ -223,6 +223,16 @@ for name, route in torchdevice.fallback.matrix().rows.items():
 """
 
 
+def packages() -> Iterator[Check]:
+    """Packages that compute by CUDA itself: what is here, and what has a stand-in."""
+    from torchdevice.packages.table import PACKAGES
+
+    here = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
+    missing = ", ".join(name for name in PACKAGES if name not in here)
+    installed = f"{', '.join(here)} installed; " if here else ""
+    yield Check("packages", OK, f"{installed}stand-ins under `torchdevice run` for {missing or 'none'}")
+
+
 def mlx() -> Iterator[Check]:
     """MLX is optional: operators that MPS lacks can run there."""
     if importlib.util.find_spec("mlx") is None:
@@ -269,6 +279,7 @@ CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     settings,
     translation,
     virtual,
+    packages,
     mlx,
 )
 

@@ -15,7 +15,17 @@ from importlib.metadata import entry_points
 
 from torchdevice.cli.choosing import choose
 from torchdevice.cli.parsing import Parser
-from torchdevice.config import AUTO, FALLBACKS, FLOAT64, POLICIES, POLICY_REASON, PROFILE, RUN_CACHE, cache_folder
+from torchdevice.config import (
+    AUTO,
+    FALLBACKS,
+    FLOAT64,
+    PACKAGES,
+    POLICIES,
+    POLICY_REASON,
+    PROFILE,
+    RUN_CACHE,
+    cache_folder,
+)
 from torchdevice.environment import environment
 from torchdevice.errors import ConfigError
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destination, parse
@@ -45,7 +55,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--policy",
         choices=(AUTO, *POLICIES),
-        help="which requests are redirected (default: auto, which reads the program to choose one)",
+        help="which requests are redirected (default: auto, which reads the program)",
     )
     devices = parser.add_mutually_exclusive_group()
     devices.add_argument(
@@ -62,6 +72,7 @@ def parser() -> Parser:
         help="who runs operators that the target lacks: cpu, mlx,cpu, off",
     )
     parser.add_argument("--float64", choices=FLOAT64, metavar="WAY", help="where there is none: downcast, cpu, error")
+    parser.add_argument("--no-packages", action="store_true", help="no stand-ins for flash_attn, xformers, triton …")
     parser.add_argument("--strict", action="store_true", help="the same as --fallback off --float64 error")
     parser.add_argument(
         "--report", metavar="FORM", action="append", help="what was changed: text, json:PATH or html:PATH; repeatable"
@@ -134,6 +145,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
         "TORCHDEVICE_VIRTUAL": _virtual(options),
         "TORCHDEVICE_FALLBACK": options.fallback or (STRICT["fallback"] if options.strict else None),
         "TORCHDEVICE_FLOAT64": options.float64 or (STRICT["float64"] if options.strict else None),
+        PACKAGES: "0" if options.no_packages else "1",
         "TORCHDEVICE_LOG_LEVEL": _LEVELS.get(min(options.v, 2)),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",  # torch's own switch for entry points such as ours
         RUN: new_folder(),

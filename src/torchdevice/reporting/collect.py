@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
+from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site, StandIn
 from torchdevice.printable import printable
 
-Record = Redirect | Simulated  # `Changed` is a `Redirect`
+Record = Redirect | Simulated | StandIn  # `Changed` is a `Redirect`
 Totals = Mapping[Record, int]
 V = TypeVar("V", int, FallbackTotals, "Timed")
 
@@ -114,6 +114,7 @@ def added(*parts: Mapping[Any, V]) -> dict[Any, V]:
 
 
 REDIRECTED, CHANGED, SIMULATED, UNSUPPORTED = "redirected", "changed", "simulated", "unsupported"
+STAND_IN = "stand-in"
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     REDIRECTED: Kind("Redirected", "redirected"),
     SIMULATED: Kind("Answered for a device that is not here", "answered"),
+    STAND_IN: Kind("Computed for packages that are not here", "computed by stand-ins"),
     CHANGED: Kind("Changed meaning", "changed meaning"),
     UNSUPPORTED: Kind("Unsupported", "unsupported"),
 }
@@ -297,7 +299,7 @@ class Report:
         for row in self.of_kind(REDIRECTED):
             ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}", row.given)
         parts = [", ".join(_shown(ways))] if ways else []
-        for kind in (REDIRECTED, SIMULATED, CHANGED):
+        for kind in (REDIRECTED, SIMULATED, STAND_IN, CHANGED):
             calls, places = self.count(kind)
             if calls or kind == REDIRECTED:
                 parts.append(f"{counted(calls, 'call')} {KINDS[kind].counted} at {counted(places, 'place')}")
@@ -365,6 +367,9 @@ def _place(record: Record, calls: int) -> Place:
         if kind == UNSUPPORTED:
             return Place(record.site, kind, api, space, REFUSED, calls, f"{record.target} cannot do it")
         return Place(record.site, kind, api, space, record.target, calls, record.kind)
+    if isinstance(record, StandIn):
+        package, _, name = api.partition(".")
+        return Place(record.site, STAND_IN, name, package, record.by, calls, f"{package} is not installed")
     kind = CHANGED if isinstance(record, Changed) else REDIRECTED
     return Place(record.site, kind, api, record.asked, record.given, calls, record.reason)
 

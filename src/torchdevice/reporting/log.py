@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from torchdevice.config import Config
-from torchdevice.ledger import Fallback, Redirect, Simulated, Site
+from torchdevice.ledger import Fallback, Redirect, Simulated, Site, StandIn
 from torchdevice.printable import printable
 
 logger = logging.getLogger("torchdevice")
@@ -37,6 +37,11 @@ def redirected(record: Redirect) -> None:
 def answered(record: Simulated) -> None:
     """A device that is not here was asked something."""
     _say(record.site, f"{record.api} is {record.kind}, answered for {record.target}")
+
+
+def stood_in(record: StandIn) -> None:
+    """A package that is not here was called."""
+    _say(record.site, f"{record.api} → {record.by}")
 
 
 def fell_back(record: Fallback) -> None:

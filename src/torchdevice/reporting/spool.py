@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchdevice.ledger import Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
+from torchdevice.ledger import Changed, Fallback, FallbackTotals, Redirect, Simulated, Site, StandIn
 from torchdevice.ownership import writable_by_others
 from torchdevice.reporting.collect import Counts, Profile, Timed
 
 RUN = "TORCHDEVICE_RUN"  # the variable with the folder; it exists while a process of the run is there to report
 
-_BY_NAME = {kind.__name__: kind for kind in (Redirect, Changed, Simulated, Fallback)}
+_BY_NAME = {kind.__name__: kind for kind in (Redirect, Changed, Simulated, StandIn, Fallback)}
 
 
 # The name of a run's folder has the process that began the run, the name of a file the process that left it.

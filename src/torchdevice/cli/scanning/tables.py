@@ -65,6 +65,8 @@ INTERFACE = "__cuda_array_interface__"
 INTERFACES = "an address in CUDA's memory, which nothing here can have"
 NO_INTERFACE = "tensors have none where CUDA is not the device"
 NEEDED = "neither the tree nor the environment has it, and the tree comes with {}: it may be built from those"
+STAND_IN = "handled by a stand-in: {}"
+NO_STAND_IN = "the stand-in has no {}; docs/packages.md lists what it has"
 GUARDED = "optional: the import is guarded, so the program has another way"
 
 NCCL = "torch.distributed.init_process_group"

@@ -12,6 +12,7 @@ from torchdevice.answers.packages import package
 from torchdevice.cli.scanning import tables
 from torchdevice.cli.scanning.files import Source, Tree
 from torchdevice.cli.scanning.tables import CHANGED, HANDLED, UNKNOWN, UNSUPPORTED, Known, Tables
+from torchdevice.packages import table as stand_ins
 
 DEVICE_KEYWORDS = ("device", "device_type", "map_location", "location", "t")
 
@@ -137,7 +138,7 @@ class _Visitor(ast.NodeVisitor):
                 self._add(node, path, said)
             elif path == tables.CUDA_EXTENSION:
                 self._unused[path] = node
-            elif package(node.module) is None:
+            elif package(node.module) is None and node.module.partition(".")[0] not in stand_ins.PACKAGES:
                 self._needs_cuda(node, path)
 
     def _imported(self, node: ast.AST, module: str) -> None:
@@ -146,11 +147,19 @@ class _Visitor(ast.NodeVisitor):
             self._add(node, f"import {top}", Known(UNKNOWN, tables.NEEDED.format(self._tree.comes_with)))
 
     def _needs_cuda(self, node: ast.AST, module: str) -> bool:
-        row = package(module)
-        if row is None or self._tree.has_beside(self._source.file, module.partition(".")[0]):
+        top = module.partition(".")[0]
+        row = (top, "") if top in stand_ins.PACKAGES else package(module)
+        if row is None or self._tree.has_beside(self._source.file, top):
             return False
         name, note = row
-        known = Known(CHANGED, tables.GUARDED) if self._guards else Known(UNSUPPORTED, note)
+        if self._guards:
+            known = Known(CHANGED, tables.GUARDED)
+        elif top in stand_ins.PACKAGES:
+            known = _by_stand_in(
+                module, [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+            )
+        else:
+            known = Known(UNSUPPORTED, note)
         self._add(node, f"import {name}", known)
         return True
 
@@ -295,6 +304,17 @@ class _Visitor(ast.NodeVisitor):
         if not isinstance(node, ast.Name) or node.id not in self._names:
             return None
         return ".".join([self._names[node.id], *reversed(names)])
+
+
+def _by_stand_in(module: str, names: list[str]) -> Known:
+    """What is said of an import from a package with a stand-in: whether that has the module and the names."""
+    row = stand_ins.MODULES.get(module)
+    if row is None:
+        return Known(UNSUPPORTED, tables.NO_STAND_IN.format(module))
+    for name in names:
+        if name not in row.names and f"{module}.{name}" not in stand_ins.MODULES and name not in ("*", "__version__"):
+            return Known(UNSUPPORTED, tables.NO_STAND_IN.format(f"{module}.{name}"))
+    return Known(HANDLED, tables.STAND_IN.format(row.package.how))
 
 
 def _catches_import_error(handler: ast.ExceptHandler) -> bool:

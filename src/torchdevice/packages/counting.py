@@ -1,0 +1,47 @@
+"""Counts each use of a stand-in with the line of user code that it came from. Computes nothing."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torchdevice._torch.compilers import runs_while_traced
+from torchdevice.ledger import StandIn, stand_ins
+from torchdevice.translate.callers import user_frame
+from torchdevice.translate.translator import translator
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@runs_while_traced
+def count(api: str, by: str) -> None:
+    """`api` was called, and `by` computes it. In compiled code a place counts once, when it is compiled."""
+    frame = user_frame(sys._getframe(1), translator.roles)
+    stand_ins.count(frame, (api, by), lambda site: StandIn(api, by, site))
+
+
+def counted(api: str, by: str) -> Callable[[F], F]:
+    """Count the calls of a function, or the objects that are made of a class."""
+
+    def decorate(target: F) -> F:
+        if not isinstance(target, type):
+
+            @functools.wraps(target)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                count(api, by)
+                return target(*args, **kwargs)
+
+            return call  # type: ignore[return-value]
+        make = target.__init__  # type: ignore[misc]
+
+        @functools.wraps(make)
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            count(api, by)
+            make(self, *args, **kwargs)
+
+        target.__init__ = init  # type: ignore[misc]
+        return target
+
+    return decorate

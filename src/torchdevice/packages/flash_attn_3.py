@@ -1,0 +1,149 @@
+"""flash_attn_interface: the functions of flash-attn 3, which differ from those of version 2 in their arguments."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from torchdevice.errors import CudaOnlyError, explain_error
+from torchdevice.packages import flash_attn
+from torchdevice.packages.flash_attn import Result, Window, options
+
+
+def _check(name: str, **arguments: object) -> None:
+    """Scales of float8 and the rest that only Hopper's kernels know."""
+    asked = [argument for argument, value in arguments.items() if value is not None]
+    if asked:
+        raise CudaOnlyError(
+            explain_error(
+                f"{name} was called with {', '.join(asked)}",
+                "the stand-in for flash-attn 3 has no float8, no absorbed values and no chunks",
+                f"call it without {', '.join(asked)}",
+            )
+        )
+
+
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    qv: Tensor | None = None,
+    q_descale: Tensor | None = None,
+    k_descale: Tensor | None = None,
+    v_descale: Tensor | None = None,
+    window_size: Window = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: bool | None = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Result:
+    """Attention of q, k and v."""
+    api = "flash_attn_interface.flash_attn_func"
+    scales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
+    _check(api, qv=qv, attention_chunk=attention_chunk or None, **scales)
+    asked = options(softmax_scale, causal, window_size, softcap, None)
+    result = flash_attn.dense(api, q, k, v, asked, return_attn_probs)
+    return result[:2] if return_attn_probs else result
+
+
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_q: Tensor | None = None,
+    seqused_k: Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    qv: Tensor | None = None,
+    q_descale: Tensor | None = None,
+    k_descale: Tensor | None = None,
+    v_descale: Tensor | None = None,
+    window_size: Window = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: bool | None = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Result:
+    """Attention of packed sequences; of the keys of each only the first `seqused_k` count."""
+    api = "flash_attn_interface.flash_attn_varlen_func"
+    scales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
+    _check(api, qv=qv, seqused_q=seqused_q, attention_chunk=attention_chunk or None, **scales)
+    asked = options(softmax_scale, causal, window_size, softcap, None)
+    result = flash_attn.varlen(api, q, k, v, cu_seqlens_q, cu_seqlens_k, asked, return_attn_probs, used=seqused_k)
+    return result[:2] if return_attn_probs else result
+
+
+def flash_attn_with_kvcache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    qv: Tensor | None = None,
+    rotary_cos: Tensor | None = None,
+    rotary_sin: Tensor | None = None,
+    cache_seqlens: Tensor | int | None = None,
+    cache_batch_idx: Tensor | None = None,
+    cache_leftpad: Tensor | None = None,
+    page_table: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k_new: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    rotary_seqlens: Tensor | None = None,
+    q_descale: Tensor | None = None,
+    k_descale: Tensor | None = None,
+    v_descale: Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Window = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    scheduler_metadata: Tensor | None = None,
+    num_splits: int = 0,
+    pack_gqa: bool | None = None,
+    sm_margin: int = 0,
+    return_softmax_lse: bool = False,
+) -> Result:
+    """Attention over a cache, which new keys and values are written into first."""
+    _check(
+        "flash_attn_interface.flash_attn_with_kvcache",
+        qv=qv,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k_new=cu_seqlens_k_new,
+        rotary_seqlens=rotary_seqlens,
+        q_descale=q_descale,
+        k_descale=k_descale,
+        v_descale=v_descale,
+        attention_chunk=attention_chunk or None,
+    )
+    return flash_attn.flash_attn_with_kvcache(
+        q,
+        k_cache,
+        v_cache,
+        k,
+        v,
+        rotary_cos,
+        rotary_sin,
+        cache_seqlens,
+        cache_batch_idx,
+        cache_leftpad,
+        page_table,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        rotary_interleaved,
+        return_softmax_lse=return_softmax_lse,
+    )

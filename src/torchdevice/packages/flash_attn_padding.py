@@ -1,0 +1,53 @@
+"""flash_attn.bert_padding: from padded sequences to packed ones and back."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchdevice.packages.counting import counted
+
+_MODULE = "flash_attn.bert_padding"
+
+
+@counted(f"{_MODULE}.index_first_axis", "index_select")
+def index_first_axis(input: Tensor, indices: Tensor) -> Tensor:
+    """Some entries along the first axis."""
+    return input.index_select(0, indices.to(input.device))
+
+
+@counted(f"{_MODULE}.index_put_first_axis", "index_copy")
+def index_put_first_axis(values: Tensor, indices: Tensor, first_axis_dim: int) -> Tensor:
+    """Entries put at their places along a first axis of a given size; zeros elsewhere."""
+    empty = values.new_zeros(first_axis_dim, *values.shape[1:])
+    return empty.index_copy(0, indices.to(values.device), values)
+
+
+@counted(f"{_MODULE}.index_first_axis_residual", "index_select")
+def index_first_axis_residual(input: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Some entries along the first axis, and all of it."""
+    return input.index_select(0, indices.to(input.device)), input.detach()
+
+
+@counted(f"{_MODULE}.unpad_input", "nonzero and index_select")
+def unpad_input(
+    hidden_states: Tensor, attention_mask: Tensor, unused_mask: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
+    """The tokens that the mask marks, where they were, where each sequence begins, the longest, and the used of each.
+
+    Tokens of `unused_mask` are kept, and are not among the used.
+    """
+    kept = attention_mask if unused_mask is None else attention_mask + unused_mask
+    lengths = kept.sum(dim=-1, dtype=torch.int32)
+    used = attention_mask.sum(dim=-1, dtype=torch.int32)
+    indices = kept.flatten().nonzero().flatten()
+    starts = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+    longest = int(lengths.max()) if len(lengths) else 0
+    return hidden_states.flatten(0, 1).index_select(0, indices), indices, starts, longest, used
+
+
+@counted(f"{_MODULE}.pad_input", "index_copy")
+def pad_input(hidden_states: Tensor, indices: Tensor, batch: int, seqlen: int) -> Tensor:
+    """Packed tokens back at their places, zeros elsewhere."""
+    empty = hidden_states.new_zeros(batch * seqlen, *hidden_states.shape[1:])
+    return empty.index_copy(0, indices.to(hidden_states.device), hidden_states).unflatten(0, (batch, seqlen))

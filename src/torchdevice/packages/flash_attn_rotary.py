@@ -1,0 +1,151 @@
+"""flash_attn.layers.rotary: rotary position embeddings by torch's multiplications."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchdevice.packages.counting import counted
+
+_MODULE = "flash_attn.layers.rotary"
+_BY = "multiplications by cosine and sine"
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
+    """The first `2 × cos.shape[-1]` entries of each head turned; cos and sin are shaped as x without heads."""
+    width = 2 * cos.shape[-1]
+    cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    part = x[..., :width].to(wide)
+    cos, sin = cos.to(wide), sin.to(wide)
+    if interleaved:
+        even, odd = part[..., ::2], part[..., 1::2]
+        turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+    else:
+        first, second = part.chunk(2, dim=-1)
+        turned = torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+    return torch.cat((turned.to(x.dtype), x[..., width:]), dim=-1)
+
+
+def rotate(
+    x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, offsets: Tensor | int = 0, moving: bool = True
+) -> Tensor:
+    """x is (batch, length, heads, width); position n of a sequence is `offset + n`, or the offset where none moves."""
+    steps = torch.arange(x.shape[1], device=x.device) if moving else x.new_zeros(x.shape[1], dtype=torch.long)
+    start = offsets.to(x.device).long()[:, None] if isinstance(offsets, Tensor) else offsets
+    places = (steps[None, :] + start).expand(len(x), -1)
+    return _turned(x, cos[places], sin[places], interleaved)
+
+
+@counted(f"{_MODULE}.apply_rotary_emb", _BY)
+def apply_rotary_emb(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    interleaved: bool = False,
+    inplace: bool = False,
+    seqlen_offsets: Tensor | int = 0,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int | None = None,
+) -> Tensor:
+    """x turned by its position: (batch, length, heads, width), or packed sequences (total, heads, width)."""
+    if cu_seqlens is None:
+        turned = rotate(x, cos, sin, interleaved, seqlen_offsets)
+    else:
+        starts = cu_seqlens.to(x.device).long()
+        sequence = torch.repeat_interleave(torch.arange(len(starts) - 1, device=x.device), starts.diff())
+        places = torch.arange(len(sequence), device=x.device) - starts[sequence]
+        places = places + (seqlen_offsets.long()[sequence] if isinstance(seqlen_offsets, Tensor) else seqlen_offsets)
+        turned = torch.cat((_turned(x[: len(places)], cos[places], sin[places], interleaved), x[len(places) :]))
+    return x.copy_(turned) if inplace else turned
+
+
+@counted(f"{_MODULE}.apply_rotary_emb_torch", _BY)
+def apply_rotary_emb_torch(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
+    """The same from position 0 on."""
+    return rotate(x, cos, sin, interleaved)
+
+
+@counted(f"{_MODULE}.apply_rotary_emb_qkv_", _BY)
+def apply_rotary_emb_qkv_(
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    cos_k: Tensor | None = None,
+    sin_k: Tensor | None = None,
+    interleaved: bool = False,
+    seqlen_offsets: Tensor | int = 0,
+    num_heads_q: int | None = None,
+) -> Tensor:
+    """Queries and keys of (batch, length, 3, heads, width), or of all heads in a row, turned. The result is new."""
+    cos_k, sin_k = cos if cos_k is None else cos_k, sin if sin_k is None else sin_k
+    if qkv.dim() == 5:
+        q, k, v = qkv.unbind(2)
+    else:
+        assert num_heads_q is not None
+        others = (qkv.shape[2] - num_heads_q) // 2
+        q, k, v = qkv.split((num_heads_q, others, others), dim=2)
+    q = rotate(q, cos, sin, interleaved, seqlen_offsets)
+    k = rotate(k, cos_k, sin_k, interleaved, seqlen_offsets)
+    return torch.stack((q, k, v), dim=2) if qkv.dim() == 5 else torch.cat((q, k, v), dim=2)
+
+
+@counted(f"{_MODULE}.apply_rotary_emb_kv_", _BY)
+def apply_rotary_emb_kv_(
+    kv: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False, seqlen_offsets: Tensor | int = 0
+) -> Tensor:
+    """The keys of (batch, length, 2, heads, width) turned. The result is new."""
+    k, v = kv.unbind(2)
+    return torch.stack((rotate(k, cos, sin, interleaved, seqlen_offsets), v), dim=2)
+
+
+@counted(f"{_MODULE}.RotaryEmbedding", _BY)
+class RotaryEmbedding(torch.nn.Module):
+    """Keeps cosines and sines for the positions seen so far, and turns queries and keys."""
+
+    inv_freq: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        base: float = 10000.0,
+        interleaved: bool = False,
+        scale_base: float | None = None,
+        pos_idx_in_fp32: bool = True,
+        device: Any = None,
+    ) -> None:
+        super().__init__()
+        if scale_base is not None:
+            raise NotImplementedError("the stand-in for flash_attn's RotaryEmbedding has no scale_base (xPos)")
+        self.dim, self.base, self.interleaved, self.pos_idx_in_fp32 = dim, float(base), interleaved, pos_idx_in_fp32
+        powers = torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim
+        self.register_buffer("inv_freq", 1.0 / self.base**powers, persistent=False)
+
+    def _tables(self, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        dtype = torch.float32 if self.pos_idx_in_fp32 else self.inv_freq.dtype
+        places = torch.arange(length, device=like.device, dtype=dtype)
+        angles = torch.outer(places, self.inv_freq.to(like.device, dtype))
+        return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+    def forward(
+        self,
+        qkv: Tensor,
+        kv: Tensor | None = None,
+        seqlen_offset: Tensor | int = 0,
+        max_seqlen: int | None = None,
+        num_heads_q: int | None = None,
+    ) -> Any:
+        """qkv turned; with kv, the queries in `qkv` and the keys in `kv`."""
+        offset = int(seqlen_offset.max()) if isinstance(seqlen_offset, Tensor) else seqlen_offset
+        cos, sin = self._tables(max(max_seqlen or 0, qkv.shape[1] + offset), qkv)
+        if kv is None:
+            return apply_rotary_emb_qkv_(
+                qkv, cos, sin, interleaved=self.interleaved, seqlen_offsets=seqlen_offset, num_heads_q=num_heads_q
+            )
+        q = rotate(qkv, cos, sin, self.interleaved, seqlen_offset)
+        return q, apply_rotary_emb_kv_(kv, cos, sin, self.interleaved, seqlen_offset)
+
+
+apply_rotary_emb_func = apply_rotary_emb  # both names are in use
