@@ -1,10 +1,12 @@
 """Stand-ins for packages that compute by CUDA itself, in terms of torch's own operators. Nothing is imported here.
 
-table                 the rows: package, its modules, the names in each
-finder, choices       which imports find a stand-in: the program's demands, not its choices
-libraries             checks of libraries before an explicit request
-counting              each use with its line
-attention, norms      what several packages share
-flash_attn, flash_attn_3, flash_attn_losses, flash_attn_modules, flash_attn_norms, flash_attn_padding
-flash_attn_rotary     flash_attn and flash_attn_interface
+    table                 the rows: package, its modules, the names in each
+    finder, choices       which imports find a stand-in: the program's demands, not its choices
+    libraries             checks of libraries before an explicit request
+    counting              each use with its line
+    attention, norms      what several packages share
+    flash_attn            flash_attn's functions, flash_attn_3 those of flash_attn_interface
+    flash_attn_losses, flash_attn_modules, flash_attn_norms, flash_attn_padding, flash_attn_rotary
+
+A module of a package holds what the package's names do; which names exist is in the table alone.
 """

@@ -16,9 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from torchdevice.packages.counting import count
-
-FUSED, MATH = "scaled_dot_product_attention", "explicit math"
+WAYS = {True: "scaled_dot_product_attention", False: "explicit math"}  # how attention is computed, if it is fused
 
 # How many scores a block of explicit math may hold, all heads together; and a mask, which all heads share.
 MOST_SCORES, MOST_MASKED = 1 << 26, 1 << 24
@@ -54,10 +52,14 @@ class Attended(NamedTuple):
     probabilities: Tensor | None = None
 
 
-def attend(api: str, query: Tensor, key: Tensor, value: Tensor, options: Options, inner: bool = False) -> Attended:
-    """Attention as the options say. `inner`: with the sums and the probabilities; `api` is who is counted."""
-    fused = not (inner or options.softcap or options.slopes is not None)
-    count(api, FUSED if fused else MATH)
+def is_fused(options: Options, inner: bool = False) -> bool:
+    """Whether torch's fused operator can say it."""
+    return not (inner or options.softcap or options.slopes is not None)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, options: Options, inner: bool = False) -> Attended:
+    """Attention as the options say. `inner`: with the sums and the probabilities."""
+    fused = is_fused(options, inner)
     queries, keys = query.shape[2], key.shape[2]
     unseeing = min(queries, max(0, queries - keys - options.right)) if options.right is not None else 0
     if not keys:

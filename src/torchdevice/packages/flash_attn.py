@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchdevice.packages.attention import Attended, Options, attend
+from torchdevice.packages.attention import WAYS, Attended, Options, attend, is_fused
+from torchdevice.packages.counting import count
 from torchdevice.packages.flash_attn_rotary import rotate
 
 Window = Sequence[int]
@@ -30,7 +31,8 @@ def options(
 
 def dense(api: str, q: Tensor, k: Tensor, v: Tensor, asked: Options, inner: bool) -> Result:
     """Sequences of one length."""
-    done = attend(api, q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), asked, inner)
+    count(api, WAYS[is_fused(asked, inner)])
+    done = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), asked, inner)
     out = done.out.transpose(1, 2).contiguous()
     return (out, done.lse, _dropped(done, asked)) if inner else out
 
@@ -49,6 +51,7 @@ def ragged(
     inner: bool,
 ) -> Result:
     """Sequences of different lengths: the queries of each lie between two `starts`, its keys and values are a pair."""
+    count(api, WAYS[is_fused(asked, inner)])
     out = q.new_zeros(*q.shape[:2], pairs[0][1].shape[-1] if pairs else q.shape[-1])
     outs, sums, probabilities = [], [], []
     for number, (k, v) in enumerate(pairs):
@@ -56,7 +59,7 @@ def ragged(
         slopes = asked.slopes[number] if asked.slopes is not None and asked.slopes.dim() == 2 else asked.slopes
         one = Options(**{**vars(asked), "slopes": slopes})
         query, key, value = (part.transpose(0, 1).unsqueeze(0) for part in (q[first:end], k, v))
-        done = attend(api, query, key, value, one, inner)
+        done = attend(query, key, value, one, inner)
         outs.append(done.out.squeeze(0).transpose(0, 1))
         if inner:
             sums.append(done.lse.squeeze(0))  # type: ignore[union-attr]
