@@ -7,6 +7,9 @@
     attention, norms      what several packages share
     flash_attn            flash_attn's functions, flash_attn_3 those of flash_attn_interface
     flash_attn_losses, flash_attn_modules, flash_attn_norms, flash_attn_padding, flash_attn_rotary
+    xformers              xformers.ops, xformers_masks its masks
+    apex, apex_amp        apex
+    optimizers            those of apex and DeepSpeed
 
 A module of a package holds what the package's names do; which names exist is in the table alone.
 """

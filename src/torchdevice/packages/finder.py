@@ -70,14 +70,16 @@ def _contents(name: str, row: Module) -> dict[str, Any]:
         "__version__": package.version,
         "__getattr__": _refusing(name, package.name),
     }
-    if row.names:
-        home = importlib.import_module(f"torchdevice.packages.{row.home}")
-        contents |= {each: getattr(home, each) for each in row.names}
+    for offer in row.offers:
+        home = importlib.import_module(f"torchdevice.packages.{offer.home}")
+        contents |= {each: getattr(home, each) for each in offer.names}
     return contents
 
 
 def _refusing(module: str, package: str) -> Callable[[str], Any]:
     def missing(name: str) -> Any:
+        if f"{module}.{name}" in MODULES:  # the package itself imports what is below it
+            return importlib.import_module(f"{module}.{name}")
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         raise AttributeError(

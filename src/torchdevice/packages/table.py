@@ -8,26 +8,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Names(NamedTuple):
+    """Names that a module offers, and the module of ours that has them."""
+
+    home: str
+    names: tuple[str, ...]
+
+
+def _names(home: str, text: str) -> Names:
+    return Names(home, tuple(text.split()))
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package, the version whose interface is offered, how it is computed, and what was left out.
-
-    `modules`: for each of its modules the module of ours with the names, and these names.
-    """
+    """A package, the version whose interface is offered, how it is computed, what was left out, and its modules."""
 
     name: str
     version: str
     how: str
     left_out: str
-    modules: Mapping[str, tuple[str, tuple[str, ...]]]
+    modules: Mapping[str, tuple[Names, ...]]
 
 
-_ATTENTION = (
-    *("flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func"),
-    *("flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache"),
+_FLASH_ATTENTION = _names(
+    "flash_attn",
+    "flash_attn_func flash_attn_kvpacked_func flash_attn_qkvpacked_func flash_attn_varlen_func "
+    "flash_attn_varlen_kvpacked_func flash_attn_varlen_qkvpacked_func flash_attn_with_kvcache",
 )
+_XFORMERS_ATTENTION = _names(
+    "xformers",
+    "AttentionOpBase MemoryEfficientAttentionCkOp MemoryEfficientAttentionCutlassOp "
+    "MemoryEfficientAttentionFlashAttentionOp MemoryEfficientAttentionOp memory_efficient_attention "
+    "memory_efficient_attention_forward memory_efficient_attention_forward_requires_grad",
+)
+_XFORMERS_MASKS = _names(
+    "xformers_masks",
+    "AttentionBias BlockDiagonalCausalFromBottomRightMask BlockDiagonalCausalLocalAttentionFromBottomRightMask "
+    "BlockDiagonalCausalLocalAttentionMask BlockDiagonalCausalMask BlockDiagonalCausalWithOffsetPaddedKeysMask "
+    "BlockDiagonalMask BlockDiagonalPaddedKeysMask LocalAttentionFromBottomRightMask "
+    "LowerTriangularFromBottomRightLocalAttentionMask LowerTriangularFromBottomRightMask LowerTriangularMask "
+    "LowerTriangularMaskWithTensorBias",
+)
+_APEX_NORMS = _names("apex", "FusedLayerNorm FusedRMSNorm MixedFusedLayerNorm MixedFusedRMSNorm")
 
 ROWS = (
     Package(
@@ -36,33 +61,29 @@ ROWS = (
         "torch's scaled_dot_product_attention, explicit math where that cannot say what was asked",
         "float8, the private functions that ring attention calls, whole models and their parallel layers",
         {
-            "": ("flash_attn", _ATTENTION),
-            "flash_attn_interface": ("flash_attn", _ATTENTION),
+            "": (_FLASH_ATTENTION,),
+            "flash_attn_interface": (_FLASH_ATTENTION,),
             "bert_padding": (
-                "flash_attn_padding",
-                (
-                    *("index_first_axis", "index_first_axis_residual", "index_put_first_axis"),
-                    *("pad_input", "unpad_input"),
+                _names(
+                    "flash_attn_padding",
+                    "index_first_axis index_first_axis_residual index_put_first_axis pad_input unpad_input",
                 ),
             ),
             "layers.rotary": (
-                "flash_attn_rotary",
-                (
-                    *("RotaryEmbedding", "apply_rotary_emb", "apply_rotary_emb_func", "apply_rotary_emb_kv_"),
-                    *("apply_rotary_emb_qkv_", "apply_rotary_emb_torch"),
+                _names(
+                    "flash_attn_rotary",
+                    "RotaryEmbedding apply_rotary_emb apply_rotary_emb_func apply_rotary_emb_kv_ "
+                    "apply_rotary_emb_qkv_ apply_rotary_emb_torch",
                 ),
             ),
-            "losses.cross_entropy": ("flash_attn_losses", ("CrossEntropyLoss",)),
-            "modules.mha": ("flash_attn_modules", ("FlashCrossAttention", "FlashSelfAttention")),
-            "ops.activations": ("flash_attn_norms", ("swiglu",)),
-            "ops.fused_dense": ("flash_attn_norms", ("FusedDense",)),
-            "ops.layer_norm": ("flash_attn_norms", ("DropoutAddLayerNorm", "dropout_add_layer_norm")),
-            "ops.rms_norm": (
-                "flash_attn_norms",
-                ("DropoutAddRMSNorm", "RMSNorm", "dropout_add_rms_norm", "rms_norm"),
-            ),
-            "ops.triton.cross_entropy": ("flash_attn_losses", ("cross_entropy_loss",)),
-            "ops.triton.layer_norm": ("flash_attn_norms", ("RMSNorm", "layer_norm_fn", "rms_norm_fn")),
+            "losses.cross_entropy": (_names("flash_attn_losses", "CrossEntropyLoss"),),
+            "modules.mha": (_names("flash_attn_modules", "FlashCrossAttention FlashSelfAttention"),),
+            "ops.activations": (_names("flash_attn_norms", "swiglu"),),
+            "ops.fused_dense": (_names("flash_attn_norms", "FusedDense"),),
+            "ops.layer_norm": (_names("flash_attn_norms", "DropoutAddLayerNorm dropout_add_layer_norm"),),
+            "ops.rms_norm": (_names("flash_attn_norms", "DropoutAddRMSNorm RMSNorm dropout_add_rms_norm rms_norm"),),
+            "ops.triton.cross_entropy": (_names("flash_attn_losses", "cross_entropy_loss"),),
+            "ops.triton.layer_norm": (_names("flash_attn_norms", "RMSNorm layer_norm_fn rms_norm_fn"),),
         },
     ),
     Package(
@@ -70,7 +91,45 @@ ROWS = (
         "3.0.0",
         "as flash_attn",
         "float8, chunks, absorbed values",
-        {"": ("flash_attn_3", ("flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache"))},
+        {"": (_names("flash_attn_3", "flash_attn_func flash_attn_varlen_func flash_attn_with_kvcache"),)},
+    ),
+    Package(
+        "xformers",
+        "0.0.33",
+        "torch's scaled_dot_product_attention, one call a sequence where sequences are packed",
+        "paged caches, sparse attention, xformers.components",
+        {
+            "ops": (
+                _XFORMERS_ATTENTION,
+                _XFORMERS_MASKS,
+                _names("xformers", "RMSNorm SwiGLU index_select_cat rms_norm scaled_index_add swiglu unbind"),
+            ),
+            "ops.fmha": (_XFORMERS_ATTENTION, _XFORMERS_MASKS),
+            "ops.fmha.attn_bias": (_XFORMERS_MASKS,),
+            "ops.swiglu_op": (_names("xformers", "SwiGLU swiglu"),),
+        },
+    ),
+    Package(
+        "apex",
+        "0.1",
+        "torch.nn, torch.optim, torch.nn.parallel and torch.autocast",
+        "apex.contrib, apex.transformer, multi-tensor functions, FusedNovoGrad",
+        {
+            "amp": (
+                _names(
+                    "apex_amp",
+                    "float_function half_function initialize load_state_dict master_params promote_function "
+                    "scale_loss state_dict",
+                ),
+            ),
+            "normalization": (_APEX_NORMS,),
+            "normalization.fused_layer_norm": (
+                _APEX_NORMS,
+                _names("apex", "fused_layer_norm fused_layer_norm_affine fused_rms_norm fused_rms_norm_affine"),
+            ),
+            "optimizers": (_names("apex", "FusedAdagrad FusedAdam FusedLAMB FusedSGD"),),
+            "parallel": (_names("apex", "DistributedDataParallel SyncBatchNorm convert_syncbn_model"),),
+        },
     ),
 )
 
@@ -79,23 +138,27 @@ PACKAGES: Mapping[str, Package] = {row.name: row for row in ROWS}
 
 @dataclass(frozen=True)
 class Module:
-    """A module of such a package: where its names are, which, and whether it has modules below it."""
+    """A module of such a package: what it offers, and whether it has modules below it."""
 
     package: Package
-    home: str
-    names: tuple[str, ...]
+    offers: tuple[Names, ...]
     is_package: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that it offers."""
+        return tuple(name for offer in self.offers for name in offer.names)
 
 
 def _modules() -> dict[str, Module]:
     """Every module by its full name, those between the top and a listed one too."""
     found: dict[str, Module] = {}
     for row in ROWS:
-        listed = {f"{row.name}.{below}".rstrip("."): of for below, of in row.modules.items()}
+        listed = {f"{row.name}.{below}".rstrip("."): offers for below, offers in row.modules.items()}
         names = {".".join(name.split(".")[:depth]) for name in listed for depth in range(1, name.count(".") + 2)}
-        for name in names:
-            home, offered = listed.get(name, ("", ()))
-            found[name] = Module(row, home, offered, any(other.startswith(f"{name}.") for other in names))
+        for name in sorted(names):
+            below = any(other.startswith(f"{name}.") for other in names)
+            found[name] = Module(row, listed.get(name, ()), below)
     return found
 
 
