@@ -167,9 +167,7 @@ class Session:
         if config.masquerade:
             yield _entered(self._masquerades().audience.ledger.listening(log.answered))
         if config.packages:
-            from torchdevice.packages import finder  # few sessions need it
-
-            yield from finder.engage()
+            yield from _stand_ins(host)
             yield _entered(stand_ins.listening(log.stood_in))
         yield apply_to_children(config, host.type)
         if host.accelerated:
@@ -383,6 +381,16 @@ def _entered(context: AbstractContextManager[object]) -> Callable[[], object]:
     stack = ExitStack()
     stack.enter_context(context)
     return stack.close
+
+
+def _stand_ins(host: Host) -> Iterator[Callable[[], object]]:
+    """Packages that compute by CUDA itself can be imported from now on. Each step gives its undo."""
+    from torchdevice import virtual
+    from torchdevice.packages import finder, triton_interpreter  # few sessions need them
+
+    yield from finder.engage()
+    if host.type != "cuda" or virtual.installed() is not None:
+        yield from triton_interpreter.engage(host.type)
 
 
 def _covered(config: Config, host: Host) -> Callable[[], None]:

@@ -445,3 +445,14 @@ def is_contiguous_in_its_format(tensor: Any) -> bool:
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     wanted = formats.get(tensor.dim(), torch.contiguous_format)
     return bool(tensor.is_contiguous() or tensor.is_contiguous(memory_format=wanted))
+
+
+def settle_triton() -> None:
+    """Let torch find out now whether Triton is installed: it keeps the answer, whatever is imported later.
+
+    Expiry: never, as long as torch looks for Triton by importing it.
+    """
+    from torch.utils import _triton
+
+    _triton.has_triton_package()
+    _triton.get_triton_version()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec  # the original, whatever `packages.finder` puts in its place later
 from types import ModuleType
 
 Undo = Callable[[], object]
@@ -28,7 +28,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
             return None
         self._searching = True
         try:
-            spec = importlib.util.find_spec(fullname)
+            spec = find_spec(fullname)
         finally:
             self._searching = False
         if spec is None or spec.loader is None:

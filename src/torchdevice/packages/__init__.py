@@ -10,6 +10,8 @@
     xformers              xformers.ops, xformers_masks its masks
     apex, apex_amp        apex
     optimizers            those of apex and DeepSpeed
+    triton_interpreter    triton where it is installed
+    triton_stub           triton where it is not, triton_language its names for kernels
 
 A module of a package holds what the package's names do; which names exist is in the table alone.
 """

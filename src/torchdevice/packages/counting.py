@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, TypeVar
 
 from torchdevice._torch.compilers import runs_while_traced
@@ -18,7 +19,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 @runs_while_traced
 def count(api: str, by: str) -> None:
     """`api` was called, and `by` computes it. In compiled code a place counts once, when it is compiled."""
-    frame = user_frame(sys._getframe(1), translator.roles)
+    count_at(user_frame(sys._getframe(1), translator.roles), api, by)
+
+
+def count_at(frame: FrameType, api: str, by: str) -> None:
+    """The same for a line of user code that the caller has found."""
     stand_ins.count(frame, (api, by), lambda site: StandIn(api, by, site))
 
 

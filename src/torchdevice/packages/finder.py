@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
+from torchdevice._torch import core
 from torchdevice._torch.imports import Undo, when_imported
 from torchdevice.errors import explain_error
 from torchdevice.packages.choices import is_choice
@@ -31,6 +32,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self) -> None:
         self._made: dict[str, ModuleType] = {}
+        self.hidden: set[str] = set()  # installed, and shown only to who demands them
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -101,7 +103,9 @@ def engage() -> Iterator[Undo]:
     look = importlib.util.find_spec
 
     def is_missing(package: str) -> bool:
-        return finder.stands_in(package) or (package not in sys.modules and look(package) is None)
+        if finder.stands_in(package) or package in finder.hidden:
+            return True
+        return package not in sys.modules and look(package) is None
 
     def find_spec(name: str, package: str | None = None) -> Spec | None:
         top, _, below = name.partition(".")
@@ -116,6 +120,8 @@ def engage() -> Iterator[Undo]:
 
     find_spec.__doc__ = look.__doc__
     yield apply([Replacement("importlib.util.find_spec", importlib.util, "find_spec", find_spec)]).undo
+    if is_missing("triton") or sys.modules.get("triton", ...) is None:
+        core.settle_triton()
     sys.meta_path.append(finder)
     yield lambda: sys.meta_path.remove(finder)
     yield finder.unload

@@ -52,6 +52,25 @@ _XFORMERS_MASKS = _names(
     "LowerTriangularFromBottomRightLocalAttentionMask LowerTriangularFromBottomRightMask LowerTriangularMask "
     "LowerTriangularMaskWithTensorBias",
 )
+_TRITON_LANGUAGE = _names(
+    "triton_language",
+    "PropagateNan abs advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max "
+    "atomic_min atomic_or atomic_xchg atomic_xor bfloat16 block_type broadcast broadcast_to cast cat cdiv ceil clamp "
+    "const constexpr core cos cumprod cumsum debug_barrier device_assert device_print div_rn dot dot_scaled dtype erf "
+    "exp exp2 expand_dims fdiv flip float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 "
+    "floor fma full gather histogram inline_asm_elementwise int1 int16 int32 int64 int8 interleave join load log log2 "
+    "make_block_ptr make_tensor_descriptor max max_constancy max_contiguous maximum min minimum multiple_of "
+    "num_programs permute philox pi32_t pointer_type program_id rand rand4x randint randint4x randn randn4x range "
+    "ravel reduce reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn static_assert static_print static_range "
+    "store sum swizzle2d tensor tensor_descriptor topk trans tuple uint16 uint32 uint64 uint8 umulhi view void where "
+    "xor_sum zeros zeros_like",
+)
+_TRITON_MATH = _names(
+    "triton_language",
+    "abs acos asin atan atan2 ceil cos cosh div_rn erf erfc exp exp10 exp2 expm1 fast_dividef fast_expf fast_logf "
+    "fast_powf fast_tanhf fdiv float_as_int floor fma fmod int_as_float isinf isnan llrint log log10 log1p log2 "
+    "nearbyint popc pow rint round rsqrt rsqrt_rn sin sinh sqrt sqrt_rn tan tanh trunc umulhi",
+)
 _APEX_NORMS = _names("apex", "FusedLayerNorm FusedRMSNorm MixedFusedLayerNorm MixedFusedRMSNorm")
 
 ROWS = (
@@ -129,6 +148,37 @@ ROWS = (
             ),
             "optimizers": (_names("apex", "FusedAdagrad FusedAdam FusedLAMB FusedSGD"),),
             "parallel": (_names("apex", "DistributedDataParallel SyncBatchNorm convert_syncbn_model"),),
+        },
+    ),
+    Package(
+        "triton",
+        "3.5.0",
+        "Triton's own interpreter where it is installed; elsewhere modules can be imported, and a launch is an error",
+        "launches where triton is not installed, Gluon, custom backends",
+        {
+            "": (
+                _names(
+                    "triton_stub",
+                    "CompilationError Config JITFunction KernelInterface OutOfResources autotune cdiv heuristics jit "
+                    "next_power_of_2",
+                ),
+            ),
+            "compiler": (_names("triton_stub", "CompilationError CompiledKernel"),),
+            "compiler.compiler": (_names("triton_stub", "CompiledKernel triton_key"),),
+            "language": (_TRITON_LANGUAGE,),
+            "language.core": (_TRITON_LANGUAGE,),
+            "language.extra.cuda.libdevice": (_TRITON_MATH,),
+            "language.extra.libdevice": (_TRITON_MATH,),
+            "language.math": (_TRITON_MATH,),
+            "language.standard": (_TRITON_LANGUAGE,),
+            "runtime": (
+                _names("triton_stub", "Config JITFunction KernelInterface OutOfResources autotune driver heuristics"),
+            ),
+            "runtime.autotuner": (_names("triton_stub", "Config OutOfResources autotune heuristics"),),
+            "runtime.cache": (_names("triton_stub", "triton_key"),),
+            "runtime.errors": (_names("triton_stub", "OutOfResources"),),
+            "runtime.jit": (_names("triton_stub", "JITFunction KernelInterface jit"),),
+            "testing": (_names("triton_stub", "do_bench"),),
         },
     ),
 )

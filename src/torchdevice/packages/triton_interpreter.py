@@ -1,0 +1,154 @@
+"""Triton where it is installed and no GPU of its own is here: kernels run in Triton's own interpreter, on the CPU.
+
+Tensors of an accelerator are copied to the CPU for a kernel and back, which the interpreter does by itself. What is
+here: the switch, a driver that answers what programs ask, the first configuration for who would measure them, counting.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from torchdevice._torch.imports import Undo, when_imported
+from torchdevice.errors import TorchDeviceWarning
+from torchdevice.packages.choices import is_choice
+from torchdevice.packages.counting import count_at
+from torchdevice.packages.finder import finder
+from torchdevice.translate.callers import user_frame
+from torchdevice.translate.engine import Replacement, apply
+from torchdevice.translate.translator import translator
+
+SWITCH = "TRITON_INTERPRET"  # Triton's own
+_SLOW = "Triton's kernels run in its interpreter here, which is slow: it is for trying out, not for training"
+# What programs read to choose sizes of blocks and grids: an Ampere card's, as torch.cuda answers.
+_PROPERTIES = {"max_shared_mem": 166912, "multiprocessor_count": 108, "warpSize": 32, "max_num_regs": 65536}
+
+
+class Driver:
+    """What programs ask `triton.runtime.driver.active`."""
+
+    utils = SimpleNamespace(get_device_properties=lambda device=0: dict(_PROPERTIES))
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    @staticmethod
+    def is_active() -> bool:
+        """Whether it can be used."""
+        return True
+
+    def get_current_device(self) -> int:
+        """The number of the device."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one."""
+
+    def get_current_stream(self, device: int = 0) -> int:
+        """The default stream."""
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        """Where tensors for kernels are to be."""
+        return torch.device(self._device)
+
+    def get_current_target(self) -> Any:
+        """What is compiled for: an Ampere card, as torch.cuda answers."""
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 80, 32)
+
+    def get_device_interface(self) -> Any:
+        """torch's module for it."""
+        return torch.cuda
+
+    def get_benchmarker(self) -> Any:
+        """A function that says that everything takes the same time."""
+        return _same_for_all
+
+
+def _same_for_all(*args: Any, **kwargs: Any) -> list[float]:
+    return [0.0, 0.0, 0.0]
+
+
+class _Hider(importlib.abc.MetaPathFinder):
+    """On a virtual device an installed Triton is hidden from programs with another way, and from torch."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        if fullname == "triton" and is_choice(sys._getframe(1)):
+            raise ModuleNotFoundError("No module named 'triton'", name="triton")
+
+
+def _unhide() -> Iterator[Undo]:
+    """Virtual devices block the import for everybody: let demands pass."""
+    del sys.modules["triton"]
+    yield lambda: sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
+    hider = _Hider()
+    sys.meta_path.insert(0, hider)
+    yield lambda: sys.meta_path.remove(hider)
+    finder.hidden.add("triton")
+    yield lambda: finder.hidden.discard("triton")
+
+
+def engage(device: str) -> Iterator[Undo]:
+    """From now on, or from when Triton is imported. Each step, when it is done, gives its undo."""
+    if SWITCH in os.environ or importlib.machinery.PathFinder.find_spec("triton") is None:
+        return
+    if sys.modules.get("triton", ...) is None:
+        yield from _unhide()
+    os.environ[SWITCH] = "1"
+    yield lambda: os.environ.pop(SWITCH, None)
+    yield when_imported("triton.runtime.driver", "driver", functools.partial(_give_driver, device))
+    yield when_imported("triton.runtime.autotuner", "autotune", _take_first)
+    yield when_imported("triton.runtime.interpreter", "InterpretedFunction", _count_launches)
+
+
+def _give_driver(device: str) -> Undo:
+    config = sys.modules["triton.runtime.driver"].driver
+    driver = Driver(device)
+    return apply(
+        [Replacement(f"triton.runtime.driver.{name}", config, name, driver) for name in ("_default", "_active")]
+    ).undo
+
+
+def _take_first() -> Undo:
+    """Times of the interpreter say nothing of a GPU's: whoever would measure configurations takes the first."""
+    tuner = sys.modules["triton.runtime.autotuner"].Autotuner
+    return apply([Replacement("triton.autotune", tuner, "_bench", _same_for_all)]).undo
+
+
+def _launching_frame() -> FrameType:
+    """The line that launches a kernel: the nearest one of user code outside Triton."""
+    inside = os.path.dirname(str(sys.modules["triton"].__file__)) + os.sep
+    frame = user_frame(sys._getframe(2), translator.roles)
+    while frame.f_code.co_filename.startswith(inside) and frame.f_back is not None:
+        frame = user_frame(frame.f_back, translator.roles)
+    return frame
+
+
+def _count_launches() -> Undo:
+    executor = sys.modules["triton.runtime.interpreter"].GridExecutor
+    launch = executor.__call__
+    told: list[str] = []
+
+    @functools.wraps(launch)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = _launching_frame()
+        count_at(frame, f"triton.{self.fn.__name__}", "Triton's interpreter")
+        if not told:
+            told.append(_SLOW)
+            place = frame.f_code.co_filename, frame.f_lineno
+            warnings.warn_explicit(f"torchdevice: {_SLOW}", TorchDeviceWarning, *place)
+        with translator.suspended():  # the CPU that it asks for is the CPU
+            return launch(self, *args, **kwargs)
+
+    return apply([Replacement("triton.runtime.interpreter.GridExecutor", executor, "__call__", call)]).undo
