@@ -49,6 +49,25 @@ def test_kernels_run_in_tritons_own_interpreter(device: tuple[str, ...], tmp_pat
 
 
 @installed
+def test_numbers_and_math_of_nvidias_library(tmp_path: Path) -> None:
+    program = """import torch, triton, triton.language as tl
+from triton.language.extra import libdevice
+
+@triton.jit
+def kernel(x_ptr, out_ptr, eps, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, N))
+    tl.store(out_ptr + tl.arange(0, N), libdevice.rsqrt(x + eps.to(tl.float32)) + libdevice.tanh(libdevice.pow(x, 2.0)))
+
+x = torch.linspace(0.1, 2, 8, device="cuda")
+out = torch.empty_like(x)
+kernel[(1,)](x, out, 0.5, N=8)
+torch.testing.assert_close(out, torch.rsqrt(x + 0.5) + torch.tanh(x**2))
+"""
+    done = command("run", "--target", "cpu", write(tmp_path, {"program.py": program}) / "program.py")
+    assert done.returncode == 0, done.stderr
+
+
+@installed
 @pytest.mark.parametrize("device", [("--virtual", "cuda")])
 def test_on_a_virtual_device_who_has_another_way_takes_it(device: tuple[str, ...], tmp_path: Path) -> None:
     program = """import importlib.util

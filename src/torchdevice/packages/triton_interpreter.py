@@ -9,17 +9,18 @@ from __future__ import annotations
 import functools
 import importlib.abc
 import importlib.machinery
+import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
 
 from torchdevice._torch.imports import Undo, when_imported
-from torchdevice.errors import TorchDeviceWarning
+from torchdevice.errors import CudaOnlyError, TorchDeviceWarning, explain_error
 from torchdevice.packages.choices import is_choice
 from torchdevice.packages.counting import count_at
 from torchdevice.packages.finder import finder
@@ -29,6 +30,23 @@ from torchdevice.translate.translator import translator
 
 SWITCH = "TRITON_INTERPRET"  # Triton's own
 _SLOW = "Triton's kernels run in its interpreter here, which is slow: it is for trying out, not for training"
+_LIBDEVICE = "triton.language.extra.libdevice"
+_BY_NUMPY = {
+    **{name: name for name in ("cbrt", "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "floor", "fmod")},
+    **{name: name for name in ("hypot", "log", "log10", "log1p", "log2", "rint", "sin", "sinh", "sqrt", "tan", "tanh")},
+    "abs": "abs",
+    "acos": "arccos",
+    "acosh": "arccosh",
+    "asin": "arcsin",
+    "asinh": "arcsinh",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "atanh": "arctanh",
+    "nearbyint": "rint",
+    "pow": "power",
+    "round": "round",
+    "trunc": "trunc",
+}
 # What programs read to choose sizes of blocks and grids: an Ampere card's, as torch.cuda answers.
 _PROPERTIES = {"max_shared_mem": 166912, "multiprocessor_count": 108, "warpSize": 32, "max_num_regs": 65536}
 
@@ -110,6 +128,43 @@ def engage(device: str) -> Iterator[Undo]:
     yield when_imported("triton.runtime.driver", "driver", functools.partial(_give_driver, device))
     yield when_imported("triton.runtime.autotuner", "autotune", _take_first)
     yield when_imported("triton.runtime.interpreter", "InterpretedFunction", _count_launches)
+    yield when_imported(_LIBDEVICE, "", _compute_libdevice)
+
+
+def _compute_libdevice() -> Undo:
+    """Functions of NVIDIA's library of math: in the interpreter their bodies are empty, and NumPy computes them."""
+    import numpy as np
+
+    module = sys.modules[_LIBDEVICE]
+    names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+    known = {name: getattr(np, by) for name, by in _BY_NUMPY.items()}
+    known |= {name: np.vectorize(getattr(math, name), otypes=[float]) for name in ("erf", "erfc", "lgamma")}
+    known |= {"rsqrt": lambda x: 1 / np.sqrt(x), "exp10": lambda x: np.power(10.0, x)}
+    known |= {
+        f"fast_{name}f": known[name] for name in ("cosh", "exp", "exp10", "log", "log10", "log2", "pow", "sin", "tanh")
+    }
+    return apply(
+        Replacement(f"{_LIBDEVICE}.{name}", module, name, _on_arrays(name, known.get(name))) for name in names
+    ).undo
+
+
+def _on_arrays(name: str, compute: Callable[..., Any] | None) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        if compute is None:
+            raise CudaOnlyError(
+                explain_error(
+                    f"libdevice.{name} was called in a Triton kernel",
+                    "it is a function of NVIDIA's library, and the interpreter here has none of it",
+                    "write it by functions of triton.language",
+                )
+            )
+        language, interpreter = sys.modules["triton.language"], sys.modules["triton.runtime.interpreter"]
+        like = next(arg for arg in args if hasattr(arg, "handle"))
+        given = (arg.handle.data if hasattr(arg, "handle") else arg for arg in args)
+        data = compute(*given).astype(like.handle.data.dtype)
+        return language.tensor(interpreter.TensorHandle(data, like.dtype.scalar), like.type)
+
+    return call
 
 
 def _give_driver(device: str) -> Undo:
@@ -151,4 +206,23 @@ def _count_launches() -> Undo:
         with translator.suspended():  # the CPU that it asks for is the CPU
             return launch(self, *args, **kwargs)
 
-    return apply([Replacement("triton.runtime.interpreter.GridExecutor", executor, "__call__", call)]).undo
+    module = sys.modules["triton.runtime.interpreter"]
+    return apply(
+        [
+            Replacement("triton.runtime.interpreter.GridExecutor", executor, "__call__", call),
+            Replacement("triton.runtime.interpreter", module, "_implicit_cvt", _with_floats(module)),
+        ]
+    ).undo
+
+
+def _with_floats(module: Any) -> Any:
+    """Numbers are tensors in a kernel: a compiled one makes them of floats too, the interpreter of integers alone."""
+    convert = module._implicit_cvt
+
+    def implicit_cvt(argument: Any) -> Any:
+        if not isinstance(argument, float):
+            return convert(argument)
+        kind = module.tl.float32
+        return module.tl.tensor(module.TensorHandle(module.np.array([argument], dtype=module.np.float32), kind), kind)
+
+    return implicit_cvt
