@@ -10,6 +10,10 @@
     xformers              xformers.ops, xformers_masks its masks
     apex, apex_amp        apex
     optimizers            those of apex and DeepSpeed
+    causal_conv1d         causal_conv1d
+    mamba_ssm             mamba_ssm's scans, mamba_modules its layers
+    deepspeed             deepspeed.ops
+    transformer_engine    transformer_engine.pytorch
     triton_interpreter    triton where it is installed
     triton_stub           triton where it is not, triton_language its names for kernels
 

@@ -151,6 +151,55 @@ ROWS = (
         },
     ),
     Package(
+        "causal_conv1d",
+        "1.5.0",
+        "torch's grouped conv1d",
+        "states of packed sequences (causal_conv1d_varlen)",
+        {
+            "": (_names("causal_conv1d", "causal_conv1d_fn causal_conv1d_update"),),
+            "causal_conv1d_interface": (_names("causal_conv1d", "causal_conv1d_fn causal_conv1d_update"),),
+        },
+    ),
+    Package(
+        "mamba_ssm",
+        "2.2.4",
+        "a scan in blocks of steps, by torch's element-wise operators",
+        "Mamba2 and whole models, complex states, caches inside the Mamba layer",
+        {
+            "": (_names("mamba_ssm", "mamba_inner_fn selective_scan_fn"), _names("mamba_modules", "Mamba")),
+            "modules.mamba_simple": (_names("mamba_modules", "Mamba"),),
+            "ops.selective_scan_interface": (_names("mamba_ssm", "mamba_inner_fn selective_scan_fn"),),
+            "ops.triton.layer_norm": (_names("flash_attn_norms", "RMSNorm layer_norm_fn rms_norm_fn"),),
+            "ops.triton.layernorm": (_names("flash_attn_norms", "RMSNorm layer_norm_fn rms_norm_fn"),),
+            "ops.triton.layernorm_gated": (_names("mamba_modules", "RMSNorm layernorm_fn rmsnorm_fn"),),
+            "ops.triton.selective_state_update": (_names("mamba_ssm", "selective_state_update"),),
+            "ops.triton.ssd_combined": (_names("mamba_ssm", "mamba_chunk_scan_combined"),),
+        },
+    ),
+    Package(
+        "deepspeed",
+        "0.17.0",
+        "torch.optim",
+        "deepspeed.initialize and everything across processes, ZeRO, its other operators",
+        {"ops.adam": (_names("deepspeed", "DeepSpeedCPUAdam FusedAdam"),)},
+    ),
+    Package(
+        "transformer_engine",
+        "2.6.0",
+        "torch.nn and scaled_dot_product_attention",
+        "float8 (an error that says so), MultiheadAttention, TransformerLayer, parallel layers",
+        {
+            "common.recipe": (_names("transformer_engine", "DelayedScaling Format MXFP8BlockScaling"),),
+            "pytorch": (
+                _names(
+                    "transformer_engine",
+                    "DotProductAttention LayerNorm LayerNormLinear LayerNormMLP Linear RMSNorm fp8_autocast "
+                    "fp8_model_init",
+                ),
+            ),
+        },
+    ),
+    Package(
         "triton",
         "3.5.0",
         "Triton's own interpreter where it is installed; elsewhere modules can be imported, and a launch is an error",

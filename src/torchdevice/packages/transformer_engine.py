@@ -1,0 +1,300 @@
+"""transformer_engine.pytorch: its layers without float8, by torch.nn. Float8 is a feature of NVIDIA's hardware."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from torchdevice.errors import CudaOnlyError, explain_error
+from torchdevice.packages.attention import WAYS, Options, attend, is_fused
+from torchdevice.packages.counting import count, counted
+from torchdevice.packages.norms import layer_norm, rms_norm
+
+_PACKAGE = "transformer_engine.pytorch"
+
+
+def _where(device: Any, dtype: Any) -> dict[str, Any]:
+    return {"device": device, "dtype": dtype}
+
+
+@counted(f"{_PACKAGE}.Linear", "torch.nn.Linear")
+class Linear(nn.Linear):
+    """A linear layer."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        params_dtype: Any = None,
+        device: Any = "cuda",
+        **options: Any,
+    ) -> None:
+        super().__init__(in_features, out_features, bias=bias, **_where(device, params_dtype))
+
+    def forward(self, inp: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """The product; hints about batches change no result."""
+        return super().forward(inp)
+
+
+class _Norm(nn.Module):
+    """A normalisation whose weights may be counted from zero."""
+
+    def __init__(self, weight: Any, bias: Any, eps: float, zero_centered_gamma: bool) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps, self.zero_centered_gamma = weight, bias, eps, zero_centered_gamma
+        if zero_centered_gamma:
+            nn.init.zeros_(weight)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """The normalised input."""
+        weight = self.weight + 1 if self.zero_centered_gamma else self.weight
+        if self.bias is None:
+            return rms_norm(inp, weight, self.eps)
+        return layer_norm(inp, weight, self.bias, self.eps)
+
+
+@counted(f"{_PACKAGE}.LayerNorm", "torch.nn.LayerNorm")
+class LayerNorm(_Norm):
+    """LayerNorm."""
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        zero_centered_gamma: bool = False,
+        dtype: Any = None,
+        device: Any = "cuda",
+        **options: Any,
+    ) -> None:
+        made = nn.LayerNorm(normalized_shape, **_where(device, options.get("params_dtype", dtype)))
+        super().__init__(made.weight, made.bias, eps, zero_centered_gamma)
+
+
+@counted(f"{_PACKAGE}.RMSNorm", "torch.nn.RMSNorm")
+class RMSNorm(_Norm):
+    """RMSNorm."""
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        zero_centered_gamma: bool = False,
+        dtype: Any = None,
+        device: Any = "cuda",
+        **options: Any,
+    ) -> None:
+        made = nn.RMSNorm(normalized_shape, **_where(device, options.get("params_dtype", dtype)))
+        super().__init__(made.weight, None, eps, zero_centered_gamma)
+
+
+class _NormFirst(nn.Module):
+    """A layer that normalises its input first, with weights named as checkpoints have them."""
+
+    def __init__(self, size: int, eps: float, kind: str, zero_centered_gamma: bool, device: Any, dtype: Any) -> None:
+        super().__init__()
+        if kind not in ("LayerNorm", "RMSNorm"):
+            raise AssertionError("Unsupported normalization type!")
+        norm = nn.LayerNorm if kind == "LayerNorm" else nn.RMSNorm
+        made = norm(size, **_where(device, dtype))
+        self.layer_norm_weight = made.weight
+        self.layer_norm_bias = made.bias if kind == "LayerNorm" else None
+        self.eps, self.zero_centered_gamma = eps, zero_centered_gamma
+        if zero_centered_gamma:
+            nn.init.zeros_(self.layer_norm_weight)
+
+    def _normed(self, inp: Tensor) -> Tensor:
+        weight = self.layer_norm_weight + 1 if self.zero_centered_gamma else self.layer_norm_weight
+        if self.layer_norm_bias is None:
+            return rms_norm(inp, weight, self.eps)
+        return layer_norm(inp, weight, self.layer_norm_bias, self.eps)
+
+
+@counted(f"{_PACKAGE}.LayerNormLinear", "torch.nn.LayerNorm and torch.nn.Linear")
+class LayerNormLinear(_NormFirst):
+    """A normalisation and a linear layer."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        eps: float = 1e-5,
+        bias: bool = True,
+        normalization: str = "LayerNorm",
+        return_layernorm_output: bool = False,
+        zero_centered_gamma: bool = False,
+        params_dtype: Any = None,
+        device: Any = "cuda",
+        **options: Any,
+    ) -> None:
+        super().__init__(in_features, eps, normalization, zero_centered_gamma, device, params_dtype)
+        made = nn.Linear(in_features, out_features, bias=bias, **_where(device, params_dtype))
+        self.weight, self.bias = made.weight, made.bias
+        self.return_layernorm_output = return_layernorm_output
+
+    def forward(self, inp: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """The product with the normalised input, which is given too where that was asked for."""
+        normed = self._normed(inp)
+        out = F.linear(normed, self.weight, self.bias)
+        return (out, normed) if self.return_layernorm_output else out
+
+
+def _gated(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def apply(x: Tensor) -> Tensor:
+        first, second = x.chunk(2, dim=-1)
+        return activation(first) * second
+
+    return apply
+
+
+def _gelu(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": _gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+    "srelu": lambda x: F.relu(x).square(),
+    "geglu": _gated(_gelu),
+    "reglu": _gated(F.relu),
+    "swiglu": _gated(F.silu),
+}
+
+
+@counted(f"{_PACKAGE}.LayerNormMLP", "torch.nn.LayerNorm and torch.nn.Linear")
+class LayerNormMLP(_NormFirst):
+    """A normalisation and two linear layers with an activation between them."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        ffn_hidden_size: int,
+        eps: float = 1e-5,
+        bias: bool = True,
+        normalization: str = "LayerNorm",
+        activation: str = "gelu",
+        return_layernorm_output: bool = False,
+        zero_centered_gamma: bool = False,
+        params_dtype: Any = None,
+        device: Any = "cuda",
+        **options: Any,
+    ) -> None:
+        super().__init__(hidden_size, eps, normalization, zero_centered_gamma, device, params_dtype)
+        inner = ffn_hidden_size * (2 if activation.endswith("glu") else 1)
+        first = nn.Linear(hidden_size, inner, bias=bias, **_where(device, params_dtype))
+        second = nn.Linear(ffn_hidden_size, hidden_size, bias=bias, **_where(device, params_dtype))
+        self.fc1_weight, self.fc1_bias, self.fc2_weight, self.fc2_bias = (
+            first.weight,
+            first.bias,
+            second.weight,
+            second.bias,
+        )
+        self.activation, self.return_layernorm_output = activation, return_layernorm_output
+
+    def forward(self, inp: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """The result, and the normalised input where that was asked for."""
+        normed = self._normed(inp)
+        inner = _ACTIVATIONS[self.activation](F.linear(normed, self.fc1_weight, self.fc1_bias))
+        out = F.linear(inner, self.fc2_weight, self.fc2_bias)
+        return (out, normed) if self.return_layernorm_output else out
+
+
+class DotProductAttention(nn.Module):
+    """Attention without projections: (length, batch, heads, width), or batch first with `qkv_format="bshd"`."""
+
+    def __init__(
+        self,
+        num_attention_heads: int,
+        kv_channels: int | tuple[int, int],
+        num_gqa_groups: int | None = None,
+        attention_dropout: float = 0.1,
+        qkv_format: str = "sbhd",
+        attn_mask_type: str = "causal",
+        window_size: tuple[int, int] | None = None,
+        softmax_scale: float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if qkv_format not in ("sbhd", "bshd"):
+            raise NotImplementedError(f"the stand-in for DotProductAttention has no qkv_format={qkv_format!r}")
+        self.attention_dropout, self.qkv_format, self.attn_mask_type = attention_dropout, qkv_format, attn_mask_type
+        self.window_size, self.softmax_scale = window_size, softmax_scale
+
+    def forward(
+        self,
+        query_layer: Tensor,
+        key_layer: Tensor,
+        value_layer: Tensor,
+        attention_mask: Tensor | None = None,
+        qkv_format: str | None = None,
+        attn_mask_type: str | None = None,
+        window_size: tuple[int, int] | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """The result with its heads in one axis. True in a mask hides a key."""
+        batch_first = (qkv_format or self.qkv_format) == "bshd"
+        axes = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
+        query, key, value = (each.permute(axes) for each in (query_layer, key_layer, value_layer))
+        kind = attn_mask_type or self.attn_mask_type
+        left, right = (None if size < 0 else size for size in window_size or self.window_size or (-1, -1))
+        if "causal" in kind:
+            right = 0 if "bottom_right" in kind else query.shape[2] - key.shape[2]
+        bias = None
+        if attention_mask is not None and ("padding" in kind or kind == "arbitrary"):
+            bias = torch.zeros_like(attention_mask, dtype=query.dtype).masked_fill(attention_mask, -torch.inf)
+        dropout = self.attention_dropout if self.training else 0.0
+        asked = Options(self.softmax_scale, left, right, bias=bias, dropout=dropout)
+        count(f"{_PACKAGE}.DotProductAttention", WAYS[is_fused(asked)])
+        out = attend(query, key, value, asked).out
+        return out.permute((0, 2, 1, 3) if batch_first else (2, 0, 1, 3)).flatten(2)
+
+
+def _refuse_float8(name: str) -> None:
+    raise CudaOnlyError(
+        explain_error(
+            f"{name} was asked for float8",
+            "it is a feature of NVIDIA's hardware, and the stand-in for transformer_engine computes without it",
+            "run the program with float8 off: enabled=False",
+        )
+    )
+
+
+def fp8_autocast(enabled: bool = True, **options: Any) -> Any:
+    """A context for float8: nothing where it is off, an error where it is on."""
+    if enabled:
+        _refuse_float8("fp8_autocast")
+    return contextlib.nullcontext()
+
+
+def fp8_model_init(enabled: bool = True, **options: Any) -> Any:
+    """The same for weights in float8."""
+    if enabled:
+        _refuse_float8("fp8_model_init")
+    return contextlib.nullcontext()
+
+
+class _Recipe:
+    """A recipe for float8, kept as it was given."""
+
+    def __init__(self, **options: Any) -> None:
+        vars(self).update(options)
+
+
+class DelayedScaling(_Recipe):
+    """Scales from former steps."""
+
+
+class MXFP8BlockScaling(_Recipe):
+    """Scales by block."""
+
+
+class Format:
+    """Formats of float8."""
+
+    E4M3, E5M2, HYBRID = "E4M3", "E5M2", "HYBRID"

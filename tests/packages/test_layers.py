@@ -1,0 +1,89 @@
+"""deepspeed.ops.adam and transformer_engine's layers without float8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from tests.packages import exact
+from tests.packages.test_apex import trained
+from tests.packages.test_flash_attn import check, tensors
+from tests.packages.test_flash_attn_parts import layer_norm, rms
+from torchdevice.packages import deepspeed
+from torchdevice.packages import transformer_engine as te
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_deepspeeds_adam_is_torchs(decoupled: bool) -> None:
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    expected = trained(lambda p: kind(p, lr=0.1, weight_decay=0.1))
+    for mine in (
+        lambda p: deepspeed.FusedAdam(p, lr=0.1, weight_decay=0.1, adam_w_mode=decoupled),
+        lambda p: deepspeed.DeepSpeedCPUAdam(p, lr=0.1, weight_decay=0.1, adamw_mode=decoupled),
+    ):
+        torch.testing.assert_close(trained(mine), expected)
+
+
+WHERE: dict[str, Any] = {"device": "cpu", "params_dtype": torch.float64}
+
+
+@pytest.mark.parametrize("kind", ["LayerNorm", "RMSNorm"])
+@pytest.mark.parametrize("centred", [False, True])
+def test_layers_that_normalise_first(kind: str, centred: bool) -> None:
+    (x,) = tensors((3, 4))
+    layer = te.LayerNormLinear(
+        4, 5, normalization=kind, zero_centered_gamma=centred, return_layernorm_output=True, **WHERE
+    )
+    assert layer.layer_norm_weight.unique().tolist() == [0.0 if centred else 1.0]
+    one, zero = torch.ones(4).double(), torch.zeros(4).double()
+    normed = layer_norm(x, one, zero, 1e-5) if kind == "LayerNorm" else rms(x, one, 1e-5)
+    out, given = layer(x)
+    torch.testing.assert_close(given, normed)
+    check(out, normed @ layer.weight.T + layer.bias, [x])
+    alone = getattr(te, kind)(4, zero_centered_gamma=centred, device="cpu", dtype=torch.float64)
+    torch.testing.assert_close(alone(x), normed)
+
+
+@pytest.mark.parametrize(
+    ("activation", "formula"),
+    [
+        ("gelu", lambda y: F.gelu(y, approximate="tanh")),
+        ("relu", F.relu),
+        ("srelu", lambda y: F.relu(y) ** 2),
+        ("swiglu", lambda y: F.silu(y[:, :6]) * y[:, 6:]),
+        ("reglu", lambda y: F.relu(y[:, :6]) * y[:, 6:]),
+    ],
+)
+def test_the_feed_forward_layer(activation: str, formula: Any) -> None:
+    (x,) = tensors((3, 4))
+    layer = te.LayerNormMLP(4, 6, activation=activation, **WHERE)
+    normed = layer_norm(x, torch.ones(4).double(), torch.zeros(4).double(), 1e-5)
+    inner = formula(normed @ layer.fc1_weight.T + layer.fc1_bias)
+    check(layer(x), inner @ layer.fc2_weight.T + layer.fc2_bias, [x])
+
+
+def test_attention_with_masks_and_both_layouts() -> None:
+    q, k, v = tensors((2, 5, 4, 8), *[(2, 5, 2, 8)] * 2)
+    layer = te.DotProductAttention(4, 8, num_gqa_groups=2, attention_dropout=0.0, qkv_format="bshd")
+    check(layer(q, k, v), exact.attention(q, k, v, causal=True)[0].flatten(2), [q, k, v])
+    turned = [each.transpose(0, 1) for each in (q, k, v)]
+    window = layer(*turned, qkv_format="sbhd", attn_mask_type="no_mask", window_size=(1, 1)).transpose(0, 1)
+    torch.testing.assert_close(window, exact.attention(q, k, v, window=(1, 1))[0].flatten(2))
+    hidden = torch.zeros(2, 1, 1, 5, dtype=torch.bool)
+    hidden[1, ..., 3:] = True
+    padded = layer(q, k, v, attention_mask=hidden, attn_mask_type="padding")
+    bias = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)
+    torch.testing.assert_close(padded, exact.attention(q, k, v, bias=bias)[0].flatten(2))
+
+
+def test_float8_says_no() -> None:
+    linear = te.Linear(4, 3, **WHERE)
+    (x,) = tensors((2, 4))
+    with te.fp8_autocast(enabled=False):
+        torch.testing.assert_close(linear(x, is_first_microbatch=True), F.linear(x, linear.weight, linear.bias))
+    for asked in (te.fp8_autocast, te.fp8_model_init):
+        with pytest.raises(NotImplementedError, match=r"was asked for float8;[^\0]*\nHint:"):
+            asked(enabled=True, fp8_recipe=te.DelayedScaling(fp8_format=te.Format.HYBRID))
