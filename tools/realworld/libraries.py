@@ -36,6 +36,12 @@ PROGRAMS = (
     Program("transformers_clip", ("transformers",)),
     Program("transformers_whisper", ("transformers",), tolerance=5e-3),
     Program("transformers_sdpa", ("transformers",)),
+    Program("transformers_flash_attention", ("transformers",), on_cpu=(("flash_attention_2", "sdpa"), ("cuda", "cpu"))),
+    Program(
+        "diffusers_xformers",
+        ("diffusers",),
+        on_cpu=(("model.enable_xformers_memory_efficient_attention()\n", ""), ("cuda", "cpu")),
+    ),
     Program("transformers_compile", ("transformers",), tolerance=1e-2),
     Program("accelerate_loop", ("accelerate",), on_cpu=ON_CPU, tolerance=1e-2),
     Program("accelerate_notebook_launcher", ("accelerate",), on_cpu=ON_CPU, gpus=2),

@@ -172,14 +172,51 @@ CLASSIC = (
     Program("sparse_gcn", ("numpy",), fast=True, on_cpu=_text(_SEEDS)),
 )
 
+# Packages that compute by CUDA itself: the judge is the same program with torch's own functions in their place.
+FLASH_ATTN: Replacements = (
+    (
+        "from flash_attn import flash_attn_func, flash_attn_varlen_func\n",
+        "from torch.nn.functional import scaled_dot_product_attention as attend\n"
+        "def flash_attn_func(*qkv, causal):\n"
+        "    return attend(*(x.transpose(1, 2) for x in qkv), is_causal=causal).transpose(1, 2)\n"
+        "def flash_attn_varlen_func(q, k, v, starts, *rest, causal):\n"
+        "    cut = [[x[a:b][None] for x in (q, k, v)] for a, b in zip(starts, starts[1:])]\n"
+        "    return torch.cat([flash_attn_func(*one, causal=causal)[0] for one in cut])\n",
+    ),
+    (
+        "from flash_attn.bert_padding import pad_input, unpad_input\n",
+        "def unpad_input(x, mask):\n"
+        "    starts = torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0))\n"
+        "    return x[mask], mask, starts, x.shape[1], None\n"
+        "def pad_input(x, mask, *shape):\n"
+        "    out = x.new_zeros(*shape, *x.shape[1:])\n"
+        "    out[mask] = x\n"
+        "    return out\n",
+    ),
+    ("cuda", "cpu"),
+)
+LIGER: Replacements = (
+    ("from liger_kernel.ops.swiglu import LigerSiLUMulFunction\n", ""),
+    (
+        "from liger_kernel.transformers import LigerCrossEntropyLoss, LigerRMSNorm\n",
+        "from torch.nn import CrossEntropyLoss as LigerCrossEntropyLoss\n"
+        "LigerRMSNorm = lambda size: torch.nn.RMSNorm(size, eps=1e-6)\n",
+    ),
+    ("LigerSiLUMulFunction.apply(self.gate(y), self.up(y))", "torch.nn.functional.silu(self.gate(y)) * self.up(y)"),
+    ("cuda", "cpu"),
+)
+PACKAGES = (
+    Program("flash_attn_model", fast=True, on_cpu=FLASH_ATTN),
+    Program("triton_kernel", ("triton", "numpy"), on_cpu=(("total = add(x, y)", "total = x + y"), ("cuda", "cpu"))),
+    Program("liger_kernels", ("liger-kernel", "triton", "numpy"), on_cpu=LIGER, tolerance=1e-3),
+)
+
 NEGATIVE = (
     Program("negative_cuda_extension", refusal="Hint:"),
-    Program("negative_triton_kernel", refusal="Hint:"),
-    Program("negative_flash_attn", refusal="Hint:"),
     # Eight bits: the CPU's kernel and the one in plain torch round in their own ways.
     Program("negative_bitsandbytes", ("bitsandbytes", "numpy"), refusal="Hint:", tolerance=0.1),
 )
 
-PROGRAMS: tuple[Program, ...] = (*LIBRARIES, *CLASSIC, *NEGATIVE)
+PROGRAMS: tuple[Program, ...] = (*LIBRARIES, *CLASSIC, *PACKAGES, *NEGATIVE)
 # Packages that do not install beside the torch of constraints.txt, and why.
 UNAVAILABLE: dict[str, str] = {}
