@@ -13,6 +13,7 @@ from tests.checkout import PROJECT
 from tests.conftest import ROOT
 from torchdevice.bench.runner import BENCHMARKS, PROGRAMS
 from torchdevice.cli import COMMANDS
+from torchdevice.packages.table import MODULES as STAND_INS
 
 SOURCES = ROOT / "src"
 PACKAGE = SOURCES / "torchdevice"
@@ -34,6 +35,7 @@ ENTRANCES = {
     *(entrance.partition(":")[0] for entrance in PROJECT["project"]["entry-points"]["torch.backends"].values()),
     *(f"torchdevice.{home}" for home in ("errors", "session", *torchdevice._HOMES.values())),
     *(f"torchdevice.cli.{command}" for command in COMMANDS),
+    *(f"torchdevice.packages.{offer.home}" for row in STAND_INS.values() for offer in row.offers),
     *(f"torchdevice.bench.{PROGRAMS.get(name, (name,))[0]}" for name in BENCHMARKS),
 }
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
 from typing import Any
 
 from torchdevice import process
@@ -386,10 +387,12 @@ def _entered(context: AbstractContextManager[object]) -> Callable[[], object]:
 def _stand_ins(host: Host) -> Iterator[Callable[[], object]]:
     """Packages that compute by CUDA itself can be imported from now on. Each step gives its undo."""
     from torchdevice import virtual
-    from torchdevice.packages import finder, triton_interpreter  # few sessions need them
+    from torchdevice.packages import finder  # few sessions need it
 
     yield from finder.engage()
-    if host.type != "cuda" or virtual.installed() is not None:
+    if PathFinder.find_spec("triton") is not None and (host.type != "cuda" or virtual.installed() is not None):
+        from torchdevice.packages import triton_interpreter
+
         yield from triton_interpreter.engage(host.type)
 
 

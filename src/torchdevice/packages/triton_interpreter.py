@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib.abc
-import importlib.machinery
 import math
 import os
 import sys
@@ -119,7 +118,7 @@ def _unhide() -> Iterator[Undo]:
 
 def engage(device: str) -> Iterator[Undo]:
     """From now on, or from when Triton is imported. Each step, when it is done, gives its undo."""
-    if SWITCH in os.environ or importlib.machinery.PathFinder.find_spec("triton") is None:
+    if SWITCH in os.environ:  # who has set it means it
         return
     if sys.modules.get("triton", ...) is None:
         yield from _unhide()
