@@ -28,7 +28,7 @@ def test_every_package_that_gets_the_truth_has_a_row() -> None:
     assert all(PACKAGES.values())
 
 
-@pytest.mark.parametrize("name", PACKAGES.keys() - table.PACKAGES.keys())
+@pytest.mark.parametrize("name", sorted(PACKAGES.keys() - table.PACKAGES.keys()))
 def test_a_missing_package_and_one_that_failed_are_explained(name: str) -> None:
     for module in (name, f"{name}.kernels"):
         missing = hint(ModuleNotFoundError(f"No module named '{module}'", name=module), "cpu")
