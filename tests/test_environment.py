@@ -90,6 +90,7 @@ OTHERS = {
     "distributed/backends.py": "NCCL's and gloo's",
     "distributed/groups.py": "torchrun's",
     "environment.py": "the accessor",
+    "packages/triton_interpreter.py": "Triton's",
     "pytest_plugin.py": "written for children",
     "run_child.py": "SLURM's; written for children",
     "session.py": "CUDA's",

@@ -37,8 +37,8 @@ COMMANDS = (
     *(("run", "--virtual", device, SCRIPT) for device in ("mps", "mps:real", "xpu")),
     ("doctor",),
 )
-# The suites that touch private names of torch.
-PRIVATE = ("tests/answers", "tests/fallback", "tests/policy", "tests/translate", "tests/virtual")
+# The suites that touch private names of torch, and those of packages that builds for CUDA bring along (Triton).
+PRIVATE = ("tests/answers", "tests/fallback", "tests/packages", "tests/policy", "tests/translate", "tests/virtual")
 
 
 @dataclass
