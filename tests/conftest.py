@@ -12,6 +12,7 @@ import pytest
 
 import torchdevice
 from tests import checkout, selection
+from torchdevice.ledger import stand_ins
 from torchdevice.session import session
 
 checkout.give_it_an_entry_point()
@@ -42,6 +43,7 @@ def _inactive() -> Iterator[None]:
     torchdevice.deactivate()
     session._translator.ledger.clear()
     session._masquerades().audience.ledger.clear()
+    stand_ins.clear()
     yield
     torchdevice.deactivate()
 
