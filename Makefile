@@ -6,10 +6,19 @@ NEWEST ?= 2.15.0
 
 .PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# On Linux everything but torch comes with its version and digests, for the versions of Python that have a file in locks/
+# (`python -m tools.lock` writes them). Elsewhere pip chooses.
+LOCK = locks/python$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
+PIP := $(BIN)/pip --quiet --disable-pip-version-check install
+
+$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard locks/*.txt)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[dev,mlx]'
+	$(PIP) -r constraints.txt
+	if [ "$$(uname)" = Linux ] && [ -f $(LOCK) ]; then \
+		$(PIP) --require-hashes -r $(LOCK) && $(PIP) --no-deps --no-build-isolation --editable .; \
+	else \
+		$(PIP) -c constraints.txt --editable '.[dev,mlx]'; \
+	fi
 	touch $@
 
 demo: $(VENV)/.installed
@@ -51,7 +60,7 @@ test-cuda:
 # Programs that we did not write, in every mode that this machine has (installs two gigabytes; most of an hour); writes
 # docs/realworld.md. `make realworld RESUME=--resume` runs what has no verdict yet.
 realworld: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[realworld]'
+	$(PIP) -c constraints.txt --editable '.[realworld]'
 	$(BIN)/python -m tools.realworld.runner $(RESUME)
 	$(BIN)/python -m tools.realworld.report
 
@@ -61,7 +70,7 @@ bench: $(VENV)/.installed
 
 # More than 100,000 devices that are none, checkpoints and files; then two minutes of bytes for everything that reads.
 fuzz: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[fuzz]'
+	$(PIP) -c constraints.txt --editable '.[fuzz]'
 	$(BIN)/python -m tools.hardening.fuzz 2000
 	$(BIN)/python -m tools.hardening.readers 120
 

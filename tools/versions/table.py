@@ -79,5 +79,7 @@ def in_order(results: dict[str, Result]) -> dict[str, Result]:
 
 def save(results: dict[str, Result], path: Path = RESULTS) -> None:
     """Keep them."""
-    text = json.dumps({name: asdict(result) for name, result in in_order(results).items()}, indent=1, ensure_ascii=False)
+    text = json.dumps(
+        {name: asdict(result) for name, result in in_order(results).items()}, indent=1, ensure_ascii=False
+    )
     path.write_text(text + "\n", encoding="utf-8")

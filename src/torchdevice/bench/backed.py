@@ -123,8 +123,8 @@ def in_a_process(place: str) -> Measured:
 def compare(place: str, ours: list[Measured], plain: list[Measured]) -> list[Figure]:
     """What it costs more: a factor, or µs that are added to a small operator.
 
-    The fastest process of each side is compared: what waits for the CPU varies by a quarter from process to process. The
-    spread is that of the rounds.
+    The fastest process of each side is compared: what waits for the CPU varies by a quarter from process to process.
+    The spread is that of the rounds.
     """
     figures, operators = [], virtual.cases("meta")
     for name in ours[0]:

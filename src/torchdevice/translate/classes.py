@@ -303,8 +303,8 @@ def default_tensor_type(original: Function, path: str, translator: Translator) -
 def default_type_constructor(original: Function, path: str, translator: Translator) -> Function:
     """`torch.Tensor(2, 3)`, `torch.Tensor([…])`: no device can be given, so it is "none given".
 
-    torch makes them of its default type, also where that was set for another device and the default device stands for it.
-    Of a tensor or a storage it is a view; a class of somebody's own knows what it does.
+    torch makes them of its default type, also where that was set for another device, which the default device stands
+    for. Of a tensor or a storage it is a view; a class of somebody's own knows what it does.
     """
 
     def construct(cls: Any, *args: Any, **kwargs: Any) -> Any:
