@@ -278,6 +278,7 @@ def install_compilers(kind: str) -> None:
     _inductor(kind)
     if kind != "mps":
         _hide_triton()
+        builds.expect_no_compilers()
     when_imported("torch._native", "", _no_native_kernels)
     builds.fuse_nothing_on_gpus()
     if kind == "cuda":
