@@ -372,6 +372,10 @@ def test_autoload(python: Callable[..., Any]) -> None:
     assert python(code).stdout == "cuda\n"
     assert python(code, TORCHDEVICE="1").stdout == "cpu\n"
     assert python(code, TORCHDEVICE="1", TORCHDEVICE_ENABLED="0").stdout == "cuda\n"
+    assert python(code, TORCH_ALLOW_REDIRECTS="True").stdout == "cpu\n"
+    assert python(code, TORCH_ALLOW_REDIRECTS="true", TORCHDEVICE="0").stdout == "cuda\n"
+    assert python(code, TORCH_ALLOW_REDIRECTS="true", TORCHDEVICE_ENABLED="0").stdout == "cuda\n"
+    assert python(code, TORCH_ALLOW_REDIRECTS="false").stdout == "cuda\n"
     broken = python(code, TORCHDEVICE="1", TORCHDEVICE_TARGET="banana")
     assert broken.stdout == "cuda\n"
     assert broken.stderr.count("torchdevice is off in this process") == 1

@@ -132,5 +132,6 @@ def __dir__() -> list[str]:
 
 # Where the environment asks for us, torch starts us at the end of its own import, through our entry point. Imported
 # from one of our modules it would find that module half imported; so it is imported here, before any of them.
-if "torch" not in sys.modules and (os.environ.get("TORCHDEVICE") or os.environ.get("TORCHDEVICE_VIRTUAL")):
+_ASKS = ("TORCHDEVICE", "TORCHDEVICE_VIRTUAL", "TORCH_ALLOW_REDIRECTS")
+if "torch" not in sys.modules and any(map(os.environ.get, _ASKS)):
     import torch  # noqa: F401

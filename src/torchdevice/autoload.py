@@ -1,8 +1,8 @@
 """Entry point of group `torch.backends`: torch calls `autoload` at the end of `import torch`, in every process.
 
-It does nothing unless the environment asks: `TORCHDEVICE=1` activates, `TORCHDEVICE_VIRTUAL=mps` installs a virtual
-device first. An exception here would break `import torch`, so everything becomes one warning; only `torchdevice run`
-with a setting that cannot work ends the program instead.
+It does nothing unless the environment asks: `TORCHDEVICE=1` and `TORCH_ALLOW_REDIRECTS=true` activate,
+`TORCHDEVICE_VIRTUAL=mps` installs a virtual device first. An exception here would break `import torch`, so everything
+becomes one warning; only `torchdevice run` with a setting that cannot work ends the program instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import warnings
 
 def autoload() -> None:
     """Act on the environment; never raise."""
-    if not os.environ.get("TORCHDEVICE") and not os.environ.get("TORCHDEVICE_VIRTUAL"):
+    allowed = os.environ.get("TORCH_ALLOW_REDIRECTS", "").strip().lower() == "true"
+    if not (allowed or os.environ.get("TORCHDEVICE") or os.environ.get("TORCHDEVICE_VIRTUAL")):
         return
     from torchdevice.environment import environment
 
@@ -41,7 +42,7 @@ def autoload() -> None:
 
 
 def _act_on_environment() -> None:
-    from torchdevice.config import switched_on
+    from torchdevice.config import asked_to_activate
     from torchdevice.environment import environment
 
     virtual = environment().get("TORCHDEVICE_VIRTUAL")
@@ -49,7 +50,7 @@ def _act_on_environment() -> None:
         from torchdevice.virtual import from_environment
 
         from_environment(virtual)
-    if switched_on("TORCHDEVICE"):
+    if asked_to_activate():
         from torchdevice.process import collector_resting
 
         with collector_resting():

@@ -176,9 +176,13 @@ def _enabled(environ: Mapping[str, str]) -> tuple[bool, str]:
     given = environ.get("TORCHDEVICE_ENABLED")
     if given is not None and not _flag("TORCHDEVICE_ENABLED", given):
         return False, "TORCHDEVICE_ENABLED"
-    if environ.get("TORCH_ALLOW_REDIRECTS", "").strip().lower() == "true":
+    if _redirects_allowed(environ):
         return True, "TORCH_ALLOW_REDIRECTS"
     return True, "default" if given is None else "TORCHDEVICE_ENABLED"
+
+
+def _redirects_allowed(environ: Mapping[str, str]) -> bool:
+    return environ.get("TORCH_ALLOW_REDIRECTS", "").strip().lower() == "true"
 
 
 def _flag(variable: str, given: str) -> bool:
@@ -265,3 +269,9 @@ def switched_on(variable: str, environ: Mapping[str, str] | None = None) -> bool
     """Whether the environment turns the switch `variable` on; unset and empty mean off."""
     environ = environment() if environ is None else environ
     return _flag(variable, environ.get(variable, ""))
+
+
+def asked_to_activate() -> bool:
+    """Whether the environment asks for translation: `TORCHDEVICE=1`, or `TORCH_ALLOW_REDIRECTS=true` without it."""
+    given = environment().get("TORCHDEVICE")
+    return switched_on("TORCHDEVICE") if given else _redirects_allowed(environment())
