@@ -12,7 +12,8 @@ from tests.packages import exact
 from tests.packages.test_apex import trained
 from tests.packages.test_flash_attn import check, tensors
 from tests.packages.test_flash_attn_parts import layer_norm, rms
-from torchdevice.packages import deepspeed
+from torchdevice.errors import CudaOnlyError
+from torchdevice.packages import apex, apex_amp, deepspeed
 from torchdevice.packages import transformer_engine as te
 
 
@@ -77,6 +78,53 @@ def test_attention_with_masks_and_both_layouts() -> None:
     padded = layer(q, k, v, attention_mask=hidden, attn_mask_type="padding")
     bias = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)
     torch.testing.assert_close(padded, exact.attention(q, k, v, bias=bias)[0].flatten(2))
+
+
+DOT: tuple[Any, ...] = (te.DotProductAttention, 4, 8)
+REFUSED: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((te.Linear, 4, 3), {"return_bias": True}),
+    ((te.Linear, 4, 3), {"init_method": torch.nn.init.ones_}),
+    ((te.LayerNormLinear, 4, 3), {"parameters_split": ("q", "k")}),
+    ((te.LayerNormMLP, 4, 3), {"return_bias": True}),
+    (DOT, {"tp_size": 2}),
+    (DOT, {"softmax_type": "learnable"}),
+    ((apex.SyncBatchNorm, 3), {"channel_last": True}),
+    ((apex.convert_syncbn_model, torch.nn.ReLU()), {"channel_last": True}),
+    ((apex.DistributedDataParallel, torch.nn.ReLU()), {"gradient_average": False}),
+    ((apex.FusedSGD, [torch.zeros(1)]), {"wd_after_momentum": True}),
+    ((apex.FusedAdagrad, [torch.zeros(1)]), {"adagrad_w_mode": True}),
+    ((apex.FusedAdam, [torch.zeros(1).half()]), {"master_weights": True}),
+    ((apex.FusedAdam, [torch.zeros(1)]), {"amsgrad": True, "bias_correction": False}),
+    ((apex_amp.initialize, torch.nn.ReLU()), {"cast_model_outputs": torch.float16}),
+    ((apex_amp.initialize, torch.nn.ReLU()), {"max_loss_scale": 8.0}),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "asked"), REFUSED, ids=[f"{call[0].__name__} {min(asked)}" for call, asked in REFUSED]
+)
+def test_what_would_change_a_result_and_is_not_here_is_refused(call: tuple[Any, ...], asked: dict[str, Any]) -> None:
+    """Nobody gets another result than the package's because an argument was passed over."""
+    function, *given = call
+    with pytest.raises(CudaOnlyError, match=rf"called with {next(iter(asked))}[^\0]*\nHint: call it without"):
+        function(*given, **asked)
+
+
+def test_attention_refuses_what_it_would_pass_over() -> None:
+    q, k, v = tensors((2, 5, 4, 8), *[(2, 5, 4, 8)] * 2)
+    layer = te.DotProductAttention(4, 8, tp_size=1, layer_number=3, softmax_type="vanilla", attention_dropout=0.0)
+    layer(
+        q, k, v, checkpoint_core_attention=True, core_attention_bias_type="no_bias", max_seqlen_q=5, alibi_slopes=None
+    )
+    for option in ("alibi_slopes", "core_attention_bias", "cu_seqlens_q"):
+        with pytest.raises(CudaOnlyError, match=f"called with {option}"):
+            layer(q, k, v, **{option: torch.ones(4)})
+
+
+def test_hints_to_nvidias_kernels_change_nothing() -> None:
+    layer = te.Linear(4, 3, ub_name="qkv", ub_overlap_ag=True, sequence_parallel=False, tp_size=1, **WHERE)
+    (x,) = tensors((2, 4))
+    torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
 
 
 def test_float8_says_no() -> None:

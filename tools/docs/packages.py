@@ -28,7 +28,7 @@ Printed by `python -m tools.docs.packages`; do not edit.
 - Gradients flow through everything. Half precision is summed up in float32. Attention whose scores would not fit is computed in
   blocks of queries, which gradients compute again.
 
-`torchdevice scan` and `torchdevice doctor` read the same table. What it lacks is an error that names it.
+`torchdevice scan` and `torchdevice doctor` read the same table. What it lacks is an error that names it; so is an argument that would change a result and is not here.
 """
 
 TRITON = """

@@ -3,7 +3,7 @@
     table                 the rows: package, its modules, the names in each
     finder, choices       which imports find a stand-in: the program's demands, not its choices
     libraries             checks of libraries before an explicit request
-    counting              each use with its line
+    counting, refusals    each use with its line; arguments that cannot be honoured
     attention, norms      what several packages share
     flash_attn            flash_attn's functions, flash_attn_3 those of flash_attn_interface
     flash_attn_losses, flash_attn_modules, flash_attn_norms, flash_attn_padding, flash_attn_rotary

@@ -11,9 +11,11 @@ from torch import Tensor
 from torchdevice.packages.counting import counted
 from torchdevice.packages.norms import layer_norm, rms_norm
 from torchdevice.packages.optimizers import Adam, Lamb
+from torchdevice.packages.refusals import refuse_arguments
 
 _NORMS = "apex.normalization"
 _FUNCTIONS = f"{_NORMS}.fused_layer_norm"
+_WHY = "the stand-in for apex computes by torch's own class, which has no such thing"
 Shape = int | Sequence[int]
 
 
@@ -136,8 +138,7 @@ class FusedSGD(torch.optim.SGD):
         materialize_master_grads: bool = True,
         set_grad_none: bool = False,
     ) -> None:
-        if wd_after_momentum:
-            raise NotImplementedError("the stand-in for apex's FusedSGD has no wd_after_momentum")
+        refuse_arguments("apex.optimizers.FusedSGD", _WHY, {"wd_after_momentum": wd_after_momentum})
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov)
 
 
@@ -154,8 +155,7 @@ class FusedAdagrad(torch.optim.Adagrad):
         set_grad_none: bool = True,
         adagrad_w_mode: bool = False,
     ) -> None:
-        if adagrad_w_mode:
-            raise NotImplementedError("the stand-in for apex's FusedAdagrad has no adagrad_w_mode")
+        refuse_arguments("apex.optimizers.FusedAdagrad", _WHY, {"adagrad_w_mode": adagrad_w_mode})
         super().__init__(params, lr, weight_decay=weight_decay, eps=eps)
 
 
@@ -174,6 +174,7 @@ class SyncBatchNorm(torch.nn.SyncBatchNorm):
         channel_last: bool = False,
         fuse_relu: bool = False,
     ) -> None:
+        refuse_arguments("apex.parallel.SyncBatchNorm", _WHY, {"channel_last": channel_last})
         super().__init__(num_features, eps, momentum, affine, track_running_stats, process_group)
         self.fuse_relu = fuse_relu
 
@@ -192,6 +193,7 @@ class SyncBatchNorm(torch.nn.SyncBatchNorm):
 @counted("apex.parallel.convert_syncbn_model", "torch.nn.SyncBatchNorm")
 def convert_syncbn_model(module: Any, process_group: Any = None, channel_last: bool = False) -> Any:
     """A model with all its batch normalisations over all processes."""
+    refuse_arguments("apex.parallel.convert_syncbn_model", _WHY, {"channel_last": channel_last})
     return torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
 
 
@@ -199,5 +201,8 @@ def convert_syncbn_model(module: Any, process_group: Any = None, channel_last: b
 class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
     """torch's own; apex's switches for the size and the order of its messages change no result."""
 
-    def __init__(self, module: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, module: Any, *messages: Any, gradient_average: bool = True, **more: Any) -> None:
+        refuse_arguments(
+            "apex.parallel.DistributedDataParallel", _WHY, {"gradient_average=False": not gradient_average}
+        )
         super().__init__(module)

@@ -16,8 +16,11 @@ import torch
 from torch import Tensor
 
 from torchdevice.packages.counting import counted
+from torchdevice.packages.refusals import refuse_arguments
 
 _LEVELS = ("O0", "O1", "O2", "O3")
+_NOT_HERE = ("cast_model_type", "cast_model_outputs", "min_loss_scale", "max_loss_scale")
+_WHY = "the stand-in for apex.amp casts as torch.autocast does, and its scale of the loss has fixed bounds"
 _FIRST, _LARGEST, _PATIENCE = 2.0**16, 2.0**24, 2000
 
 
@@ -59,6 +62,7 @@ def initialize(
     **options: Any,
 ) -> Any:
     """Prepare models and optimizers; they are changed in place and returned."""
+    refuse_arguments("apex.amp.initialize", _WHY, {name: options.get(name) for name in _NOT_HERE})
     if opt_level not in _LEVELS:
         raise RuntimeError(f"Unexpected optimization level {opt_level}. Options are {', '.join(_LEVELS)}.")
     mixed = enabled and opt_level != "O0"

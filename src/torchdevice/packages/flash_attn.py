@@ -298,7 +298,7 @@ def _lengths(given: Tensor | int | None, batch: int, default: int) -> list[int]:
 
 
 class Cache:
-    """Keys and values of former steps: a row a sequence, or pages that a table assigns to sequences."""
+    """Keys and values of former steps: one row per sequence, or pages that a table assigns to sequences."""
 
     def __init__(self, keys: Tensor, values: Tensor, table: Tensor | None, rows: Tensor | None) -> None:
         self._parts = keys, values

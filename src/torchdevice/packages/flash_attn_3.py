@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torchdevice.errors import CudaOnlyError, explain_error
 from torchdevice.packages import flash_attn
 from torchdevice.packages.flash_attn import Result, Window, options
+from torchdevice.packages.refusals import refuse_arguments
 
-
-def _check(name: str, **arguments: object) -> None:
-    """Scales of float8 and the rest that only Hopper's kernels know."""
-    asked = [argument for argument, value in arguments.items() if value is not None]
-    if asked:
-        raise CudaOnlyError(
-            explain_error(
-                f"{name} was called with {', '.join(asked)}",
-                "the stand-in for flash-attn 3 has no float8, no absorbed values and no chunks",
-                f"call it without {', '.join(asked)}",
-            )
-        )
+_WHY = "the stand-in for flash-attn 3 has no float8, no absorbed values and no chunks"
 
 
 def flash_attn_func(
@@ -44,7 +33,7 @@ def flash_attn_func(
     """Attention of q, k and v."""
     api = "flash_attn_interface.flash_attn_func"
     scales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    _check(api, qv=qv, attention_chunk=attention_chunk or None, **scales)
+    refuse_arguments(api, _WHY, {"qv": qv, "attention_chunk": attention_chunk, **scales})
     asked = options(softmax_scale, causal, window_size, softcap, None)
     result = flash_attn.dense(api, q, k, v, asked, return_attn_probs)
     return result[:2] if return_attn_probs else result
@@ -78,7 +67,7 @@ def flash_attn_varlen_func(
     """Attention of packed sequences; of the keys of each only the first `seqused_k` count."""
     api = "flash_attn_interface.flash_attn_varlen_func"
     scales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    _check(api, qv=qv, seqused_q=seqused_q, attention_chunk=attention_chunk or None, **scales)
+    refuse_arguments(api, _WHY, {"qv": qv, "seqused_q": seqused_q, "attention_chunk": attention_chunk, **scales})
     asked = options(softmax_scale, causal, window_size, softcap, None)
     result = flash_attn.varlen(api, q, k, v, cu_seqlens_q, cu_seqlens_k, asked, return_attn_probs, used=seqused_k)
     return result[:2] if return_attn_probs else result
@@ -117,16 +106,19 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
 ) -> Result:
     """Attention over a cache, which new keys and values are written into first."""
-    _check(
+    refuse_arguments(
         "flash_attn_interface.flash_attn_with_kvcache",
-        qv=qv,
-        cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k_new=cu_seqlens_k_new,
-        rotary_seqlens=rotary_seqlens,
-        q_descale=q_descale,
-        k_descale=k_descale,
-        v_descale=v_descale,
-        attention_chunk=attention_chunk or None,
+        _WHY,
+        {
+            "qv": qv,
+            "cu_seqlens_q": cu_seqlens_q,
+            "cu_seqlens_k_new": cu_seqlens_k_new,
+            "rotary_seqlens": rotary_seqlens,
+            "q_descale": q_descale,
+            "k_descale": k_descale,
+            "v_descale": v_descale,
+            "attention_chunk": attention_chunk,
+        },
     )
     return flash_attn.flash_attn_with_kvcache(
         q,

@@ -121,14 +121,12 @@ class RMSNorm(torch.nn.RMSNorm):
     def __init__(self, hidden_size: int, eps: float = 1e-5, device: Any = None, dtype: Any = None) -> None:
         super().__init__(hidden_size, eps=eps, device=device, dtype=dtype)
 
-    def forward(self, x: Tensor, residual: Tensor | None = None, prenorm: bool = False, **options: Any) -> Any:
+    def forward(
+        self, x: Tensor, residual: Tensor | None = None, prenorm: bool = False, residual_in_fp32: bool = False
+    ) -> Any:
         """The normalised x, or sum of x and the residual; with `prenorm` the sum too."""
-        if residual is None and not prenorm and not options:
-            return _rms_norm(x, self.weight, self.eps)
-        in_float32 = options.get("residual_in_fp32", False)
-        return _dropout_add_norm(
-            True, x, residual, self.weight, None, 0.0, self.eps, prenorm=prenorm, residual_in_fp32=in_float32
-        )
+        given = x, residual, self.weight, None, 0.0, self.eps
+        return _dropout_add_norm(True, *given, prenorm=prenorm, residual_in_fp32=residual_in_fp32)
 
 
 def _norm_fn(

@@ -52,12 +52,7 @@ CHECKS = (
     *(
         Check("xformers", f"diffusers.models.{module}", (name,), reason, gives)
         for module, name, reason, gives in (
-            (
-                "attention_processor",
-                "is_xformers_available",
-                "asked by enable_xformers_memory_efficient_attention()",
-                "",
-            ),
+            ("attention_processor", "is_xformers_available", _SWITCH, ""),
             ("attention_processor", "xformers", "called by the processors that this switches on", "xformers"),
             ("attention", "is_xformers_available", _SWITCH, ""),
             ("attention", "xops", "called where this tries it out", "xformers"),

@@ -8,7 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchdevice.packages.refusals import refuse_arguments
+
 Closure = Callable[[], Any] | None
+_FLOAT32 = 4  # bytes
+_WHY = "the stand-in computes by torch's Adam, which keeps no copies in float32 and corrects the largest moments"
 
 
 class Adam(torch.optim.Adam):
@@ -28,7 +32,11 @@ class Adam(torch.optim.Adam):
         capturable: bool = False,
         master_weights: bool = False,
     ) -> None:
+        plain_amsgrad = amsgrad and not bias_correction
+        refuse_arguments("a fused Adam", _WHY, {"amsgrad and bias_correction=False": plain_amsgrad})
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, decoupled_weight_decay=adam_w_mode)
+        narrow = any(each.element_size() < _FLOAT32 for group in self.param_groups for each in group["params"])
+        refuse_arguments("a fused Adam", _WHY, {"master_weights": master_weights and narrow})
         self._set_grad_none = set_grad_none
         for group in self.param_groups:
             group["bias_correction"] = bias_correction

@@ -108,14 +108,14 @@ ROWS = (
     Package(
         "flash_attn_interface",
         "3.0.0",
-        "as flash_attn",
+        "the functions of the stand-in for flash_attn",
         "float8, chunks, absorbed values",
         {"": (_names("flash_attn_3", "flash_attn_func flash_attn_varlen_func flash_attn_with_kvcache"),)},
     ),
     Package(
         "xformers",
         "0.0.33",
-        "torch's scaled_dot_product_attention, one call a sequence where sequences are packed",
+        "torch's scaled_dot_product_attention, one call per sequence where sequences are packed",
         "paged caches, sparse attention, xformers.components",
         {
             "ops": (

@@ -14,8 +14,54 @@ from torchdevice.errors import CudaOnlyError, explain_error
 from torchdevice.packages.attention import WAYS, Options, attend, is_fused
 from torchdevice.packages.counting import count, counted
 from torchdevice.packages.norms import layer_norm, rms_norm
+from torchdevice.packages.refusals import refuse_arguments
 
 _PACKAGE = "transformer_engine.pytorch"
+# Options that change how NVIDIA's kernels compute, not what; and values of others that ask for nothing.
+_HINTS = frozenset(
+    [
+        "attention_type",
+        "checkpoint_core_attention",
+        "cp_comm_type",
+        "delay_wgrad_compute",
+        "fast_zero_fill",
+        "fuse_wgrad_accumulation",
+        "get_rng_state_tracker",
+        "layer_number",
+        "max_seqlen_kv",
+        "max_seqlen_q",
+        "micro_batch_size",
+        "name",
+        "parallel_mode",
+        "params_dtype",
+        "rng_tracker_name",
+        "save_original_input",
+        "seq_length",
+        "sequence_parallel",
+        "symmetric_ar_type",
+        "tp_group",
+    ]
+)
+_NOTHING = {"tp_size": 1, "softmax_type": "vanilla", "core_attention_bias_type": "no_bias"}
+
+
+def _check(name: str, options: dict[str, Any]) -> None:
+    """Refuse what would change a result and is not here: `return_bias`, `alibi_slopes`, initial values …"""
+    others = {
+        option: value
+        for option, value in options.items()
+        if option not in _HINTS
+        and not option.startswith("ub_")
+        and not option.endswith("_sm_margin")
+        # A tensor is never nothing, and cannot be compared with it.
+        and (isinstance(value, Tensor) or _NOTHING.get(option) != value)
+    }
+    refuse_arguments(f"{_PACKAGE}.{name}", "the stand-in for transformer_engine has no such thing", others)
+
+
+def _normed(inp: Tensor, weight: Tensor, bias: Tensor | None, eps: float, zero_centered: bool) -> Tensor:
+    weight = weight + 1 if zero_centered else weight
+    return rms_norm(inp, weight, eps) if bias is None else layer_norm(inp, weight, bias, eps)
 
 
 def _where(device: Any, dtype: Any) -> dict[str, Any]:
@@ -35,6 +81,7 @@ class Linear(nn.Linear):
         device: Any = "cuda",
         **options: Any,
     ) -> None:
+        _check("Linear", options)
         super().__init__(in_features, out_features, bias=bias, **_where(device, params_dtype))
 
     def forward(self, inp: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -53,10 +100,7 @@ class _Norm(nn.Module):
 
     def forward(self, inp: Tensor) -> Tensor:
         """The normalised input."""
-        weight = self.weight + 1 if self.zero_centered_gamma else self.weight
-        if self.bias is None:
-            return rms_norm(inp, weight, self.eps)
-        return layer_norm(inp, weight, self.bias, self.eps)
+        return _normed(inp, self.weight, self.bias, self.eps, self.zero_centered_gamma)
 
 
 @counted(f"{_PACKAGE}.LayerNorm", "torch.nn.LayerNorm")
@@ -72,6 +116,7 @@ class LayerNorm(_Norm):
         device: Any = "cuda",
         **options: Any,
     ) -> None:
+        _check("LayerNorm", options)
         made = nn.LayerNorm(normalized_shape, **_where(device, options.get("params_dtype", dtype)))
         super().__init__(made.weight, made.bias, eps, zero_centered_gamma)
 
@@ -89,6 +134,7 @@ class RMSNorm(_Norm):
         device: Any = "cuda",
         **options: Any,
     ) -> None:
+        _check("RMSNorm", options)
         made = nn.RMSNorm(normalized_shape, **_where(device, options.get("params_dtype", dtype)))
         super().__init__(made.weight, None, eps, zero_centered_gamma)
 
@@ -109,10 +155,7 @@ class _NormFirst(nn.Module):
             nn.init.zeros_(self.layer_norm_weight)
 
     def _normed(self, inp: Tensor) -> Tensor:
-        weight = self.layer_norm_weight + 1 if self.zero_centered_gamma else self.layer_norm_weight
-        if self.layer_norm_bias is None:
-            return rms_norm(inp, weight, self.eps)
-        return layer_norm(inp, weight, self.layer_norm_bias, self.eps)
+        return _normed(inp, self.layer_norm_weight, self.layer_norm_bias, self.eps, self.zero_centered_gamma)
 
 
 @counted(f"{_PACKAGE}.LayerNormLinear", "torch.nn.LayerNorm and torch.nn.Linear")
@@ -132,6 +175,7 @@ class LayerNormLinear(_NormFirst):
         device: Any = "cuda",
         **options: Any,
     ) -> None:
+        _check("LayerNormLinear", options)
         super().__init__(in_features, eps, normalization, zero_centered_gamma, device, params_dtype)
         made = nn.Linear(in_features, out_features, bias=bias, **_where(device, params_dtype))
         self.weight, self.bias = made.weight, made.bias
@@ -185,6 +229,7 @@ class LayerNormMLP(_NormFirst):
         device: Any = "cuda",
         **options: Any,
     ) -> None:
+        _check("LayerNormMLP", options)
         super().__init__(hidden_size, eps, normalization, zero_centered_gamma, device, params_dtype)
         inner = ffn_hidden_size * (2 if activation.endswith("glu") else 1)
         first = nn.Linear(hidden_size, inner, bias=bias, **_where(device, params_dtype))
@@ -221,6 +266,7 @@ class DotProductAttention(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        _check("DotProductAttention", options)
         if qkv_format not in ("sbhd", "bshd"):
             raise NotImplementedError(f"the stand-in for DotProductAttention has no qkv_format={qkv_format!r}")
         self.attention_dropout, self.qkv_format, self.attn_mask_type = attention_dropout, qkv_format, attn_mask_type
@@ -238,6 +284,7 @@ class DotProductAttention(nn.Module):
         **options: Any,
     ) -> Tensor:
         """The result with its heads in one axis. True in a mask hides a key."""
+        _check("DotProductAttention", options)
         batch_first = (qkv_format or self.qkv_format) == "bshd"
         axes = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
         query, key, value = (each.permute(axes) for each in (query_layer, key_layer, value_layer))
