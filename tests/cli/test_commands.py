@@ -119,6 +119,17 @@ def test_doctor_says_what_a_small_program_died_of() -> None:
     assert (check.status, check.detail) == ("fail", "a small program failed: no luck")
 
 
+def test_doctor_shows_the_first_line_of_a_long_message() -> None:
+    check = doctor._smoke("translation", "raise ValueError('no luck\\nbut many words')", {}, "{}")
+    assert check.detail == "a small program failed: ValueError: no luck"
+
+
+def test_doctor_says_once_that_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "entry_points", lambda group: [])
+    found = [check for each in (doctor.installation, doctor.translation, doctor.virtual) for check in each()]
+    assert [check.name for check in found if check.status == doctor.FAIL] == ["installed"]
+
+
 @pytest.mark.processes
 def test_virtual_clean_removes_the_builds_of_its_cache_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -94,7 +95,7 @@ def accelerators() -> Iterator[Check]:
 
 def installation() -> Iterator[Check]:
     """`import torch` finds us by an entry point; without it children are not covered."""
-    found = [point.value for point in entry_points(group="torch.backends") if point.value.startswith("torchdevice.")]
+    found = _entry_points()
     if found:
         yield Check("installed", OK, f"torchdevice {__version__}, entry point {found[0]}")
     else:
@@ -104,6 +105,10 @@ def installation() -> Iterator[Check]:
             f"torchdevice {__version__} is importable but not installed: only `torchdevice run` can work",
             "pip install it into this environment",
         )
+
+
+def _entry_points() -> list[str]:
+    return [point.value for point in entry_points(group="torch.backends") if point.value.startswith("torchdevice.")]
 
 
 def settings() -> Iterator[Check]:
@@ -157,6 +162,8 @@ CONFLICTS: tuple[tuple[str, Callable[[str], bool], str, str], ...] = (
 
 def translation() -> Iterator[Check]:
     """A program in a process of its own asks for a device that is not here, and a child of it does."""
+    if not _entry_points():  # `import torch` loads nothing, and that was said
+        return
     from torchdevice.policy.hosts import this_host
 
     missing = "mps" if this_host().type == "cuda" else "cuda"
@@ -186,6 +193,8 @@ def virtual() -> Iterator[Check]:
         yield Check("compiler", OK, facts["compiler_version"])
     if not facts["built"]:
         yield Check("virtual devices", WARN, "not built yet", "torchdevice virtual build (once, about a minute)")
+        return
+    if not _entry_points():  # `import torch` makes no virtual device
         return
     code = "import torch\nx = torch.ones(2, device='mps') + 1\nassert x.tolist() == [2.0, 2.0]\nprint(x.device)"
     yield _smoke("virtual devices", code, {"TORCHDEVICE_VIRTUAL": "mps"}, "a virtual {} computes")
@@ -266,8 +275,10 @@ def _smoke(name: str, code: str, environment: dict[str, str], detail: str) -> Ch
         return Check(name, FAIL, f"a small program did not end in {SMOKE_SECONDS} s", "report it: torchdevice env")
     if done.returncode == 0:
         return Check(name, OK, detail.format((done.stdout.strip().splitlines() or [""])[-1]))
-    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    return Check(name, FAIL, f"a small program failed: {last}", "report it with the output of: torchdevice env")
+    said = done.stderr.strip().splitlines() or ["no message"]
+    # A message can have many lines, and the first of them says what happened.
+    raised = [line for line in said if re.match(r"[\w.]+(Error|Exception): ", line)] or said
+    return Check(name, FAIL, f"a small program failed: {raised[-1]}", "report it with the output of: torchdevice env")
 
 
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
