@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -109,6 +110,18 @@ def test_batch_statistics_in_half_precision_are_kept() -> None:
 # --- graphs -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def side_stream(active: None) -> Iterator[None]:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        yield
+
+
+def test_a_capture_needs_a_stream_of_its_own() -> None:
+    with pytest.raises(RuntimeError, match=r"^CUDA graphs must be captured on a non-default stream\."):
+        torch.cuda.CUDAGraph().capture_begin()
+
+
+@pytest.mark.usefixtures("side_stream")
 def test_a_capture_belongs_to_its_thread() -> None:
     graph, x = torch.cuda.CUDAGraph(), torch.zeros(3, device="cuda")
     graph.capture_begin()
@@ -123,6 +136,7 @@ def test_a_capture_belongs_to_its_thread() -> None:
     assert x.tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.usefixtures("side_stream")
 def test_a_capture_that_is_given_up_ends() -> None:
     graph, x = torch.cuda.CUDAGraph(), torch.zeros(3, device="cuda")
     graph.capture_begin()
@@ -136,6 +150,7 @@ def test_a_capture_that_is_given_up_ends() -> None:
     assert not torch.cuda.is_current_stream_capturing()
 
 
+@pytest.mark.usefixtures("side_stream")
 def test_a_capture_that_newer_versions_of_torch_end_in_two_calls() -> None:
     class Newer(torch.cuda.CUDAGraph):
         def capture_end(self) -> None:

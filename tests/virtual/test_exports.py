@@ -28,6 +28,7 @@ NUMBERS = {
     ctypes.c_uint64: (0, 1, 2**63, 2**64 - 1),
     ctypes.c_char_p: (None, b"", b"nothing", b"::", b"a::", b"::b", b"aten::", b"\xff::\xff", b"x" * 5000),
     ctypes.c_void_p: (None,),
+    ctypes.c_double: (math.nan, math.inf, -math.inf, -1.0, 1e300, 0.0),
 }
 MOST = 3000  # combinations of one function
 
@@ -76,11 +77,13 @@ def survive(kind: str) -> None:
         function = getattr(library._dll, name)
         for values in hostile(name):
             function(*values)
-    # Nothing that was refused has changed anything: the limits and the current device are put back by hand.
+    # Nothing that was refused has changed anything: what a good value sets is put back by hand.
     for device in range(there.count):
         library.call("set_limit", device, 0)
     library.call("set_device", 0)
     library.call("default_generators", 0)
+    library.call("sync_debug_mode", 0)
+    library.call("record_history", 0, 0, 0, 0, 1)
     assert not library._dll.td_capturing()
     assert (before + 1).tolist() == [1, 2, 3, 4]
     _refusals(library, kind)
@@ -122,6 +125,14 @@ def _refusals(library: Library, kind: str) -> None:
         ("current_stream", 256),
         ("set_stream", -1, 0),
         ("set_stream", 0, 256),
+        ("sync_debug_mode", 3),
+        ("sync_debug_mode", -1),
+        ("keep_busy", math.nan),
+        ("keep_busy", -1.0),
+        ("pin", None, 8),
+        ("pin", 8, 2**63),
+        ("unpin", None),
+        ("observe_out_of_memory", None),
         ("usage", 256, None),
         ("usage", 0, None),
         ("set_limit", 256, 0),

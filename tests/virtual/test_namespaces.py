@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 
 import pytest
 import torch
@@ -306,3 +307,27 @@ def test_one_figure_for_one_question() -> None:
 def test_a_virtual_device_adds_no_public_names() -> None:
     done = run_python("-c", "import torch; print(*sorted(n for n in dir(torch.xpu) if n[0] != '_'))")
     assert sorted(n for n in dir(torch.xpu) if n[0] != "_") == done.stdout.split()
+
+
+@on("cuda")
+def test_no_function_of_a_build_for_cuda_is_left() -> None:
+    left = [
+        name
+        for name, value in vars(torch._C).items()
+        if name.startswith("_cuda_") and isinstance(value, types.BuiltinFunctionType)
+    ]
+    assert left == []
+    with pytest.raises(torchdevice.CudaOnlyError, match="has no answer for this function"):
+        torch._C._cuda_getCheckpointState(0, (0, 0))
+
+
+@on("cuda")
+def test_what_cuda_computes_by_cudnns_name() -> None:
+    x, weight = torch.randn(2, 3, 8, 8, device="cuda"), torch.randn(4, 3, 3, 3, device="cuda", requires_grad=True)
+    ours = torch.cudnn_convolution(x, weight, (1, 1), (1, 1), (1, 1), 1, False, False, False)
+    expected = torch.nn.functional.conv2d(x, weight, padding=1)
+    torch.testing.assert_close(ours, expected)
+    gradients = [torch.autograd.grad(result.square().sum(), weight)[0] for result in (ours, expected)]
+    torch.testing.assert_close(*gradients)
+    back = torch.cudnn_convolution_transpose(ours, weight, (1, 1), (0, 0), (1, 1), (1, 1), 1, False, False, False)
+    torch.testing.assert_close(back, torch.nn.functional.conv_transpose2d(ours, weight, padding=1))

@@ -180,3 +180,23 @@ def test_the_host_cannot_wait_for_what_is_being_captured() -> None:
     graph.replay()
     assert pinned.tolist() == [3, 3]
     assert x.sum().item() == 4
+
+
+@on("cuda")
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int64", "bool", "complex64"])
+def test_new_memory_is_filled_where_everything_is_to_be_deterministic(name: str) -> None:
+    dtype = getattr(torch, name)
+    torch.use_deterministic_algorithms(True)
+    for make in (
+        lambda device: torch.empty(3, dtype=dtype, device=device),
+        lambda device: torch.empty_strided((3,), (2,), dtype=dtype, device=device),
+    ):
+        torch.testing.assert_close(make("cuda").cpu(), make("cpu"), rtol=0, atol=0, equal_nan=True)
+
+
+@on("cuda")
+def test_a_lazy_clone_is_a_copy() -> None:
+    x = torch.ones(3, device="cuda")
+    copy = torch._lazy_clone(x)
+    x.fill_(2)
+    assert copy.tolist() == [1.0, 1.0, 1.0]

@@ -193,6 +193,7 @@ def test_a_thread_computes_while_another_captures() -> None:
 @on("cuda")
 def test_threads_capture_side_by_side() -> None:
     def other() -> None:
+        torch.cuda.set_stream(torch.cuda.Stream())  # a capture on the default one is refused
         graph = torch.cuda.CUDAGraph()
         z = torch.ones(2, device="cuda")
         graph.capture_begin()
@@ -209,6 +210,7 @@ def test_threads_capture_side_by_side() -> None:
 
 @on("cuda")
 def test_a_capture_belongs_to_its_thread() -> None:
+    torch.cuda.set_stream(torch.cuda.Stream())  # a capture on the default one is refused
     graph, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
     x = torch.ones(2, device="cuda")
     graph.capture_begin()
@@ -227,6 +229,7 @@ def test_a_capture_belongs_to_its_thread() -> None:
 
 @on("cuda")
 def test_a_graph_dropped_by_another_thread_ends_its_capture() -> None:
+    torch.cuda.set_stream(torch.cuda.Stream())  # a capture on the default one is refused
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin()
     side_by_side(graph.reset)
@@ -257,6 +260,7 @@ def test_a_capture_holds_the_backward_that_autograd_runs_for_it() -> None:
 
 @on("cuda")
 def test_a_profiler_may_outlive_a_capture() -> None:
+    torch.cuda.set_stream(torch.cuda.Stream())  # a capture on the default one is refused
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
     graph, x = torch.cuda.CUDAGraph(), torch.ones(2, device="cuda")
     graph.capture_begin()

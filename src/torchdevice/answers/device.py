@@ -112,6 +112,54 @@ _STATISTICS = {  # name in torch's statistics → the field of `Usage` that it s
 }
 
 
+@dataclass(frozen=True)
+class HistorySettings:
+    """What `torch.cuda.memory._record_memory_history` asks for. `context`: whose stacks are kept, of none to all."""
+
+    CONTEXTS = (None, "state", "alloc", "all")
+
+    traced: bool
+    context: str | None = None
+    with_cpp: bool = False
+    entries: int = 0
+    clear: bool = False
+
+
+Frame = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Bytes that are held."""
+
+    device: int
+    address: int
+    size: int
+    stream: int
+    frames: list[Frame]
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that an allocator did, in the words of torch's own."""
+
+    device: int
+    action: str
+    address: int
+    size: int
+    stream: int
+    microseconds: int
+    frames: list[Frame]
+
+
+@dataclass(frozen=True)
+class History:
+    """What is held now, and what was done before."""
+
+    held: list[Allocation] = field(default_factory=list)
+    done: list[Action] = field(default_factory=list)
+
+
 class Clock(Protocol):
     """A point in the device's work: recorded, waited for, and told apart in milliseconds."""
 
@@ -214,7 +262,28 @@ class Device:
     def fraction(self, index: int) -> float:
         return self._fraction[index]
 
+    def record_history(self, settings: HistorySettings) -> None:
+        """Note allocations from now on. Only a device with an allocator of ours sees them."""
+
+    def history(self) -> History:
+        return History()
+
+    def observe_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
+        """Call it with device, bytes asked for, total and free bytes before an out-of-memory error is raised."""
+
+    def pin(self, address: int, size: int) -> None:
+        """Make memory of the host known as pinned."""
+
+    def unpin(self, address: int) -> None:
+        """Undo it."""
+
     # --- streams, events, graphs, random numbers
+
+    def keep_busy(self, cycles: int) -> None:
+        """Let the current stream do nothing for so long."""
+
+    def set_sync_debug_mode(self, mode: int) -> None:
+        """Warn (1) or raise (2) when the host is about to wait for the device."""
 
     def stream(self, index: int) -> int:
         """The number of the current stream of a device, in this thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 import zlib
 from collections.abc import Callable
 from numbers import Integral
@@ -47,7 +48,7 @@ class CudaDeviceProperties:
         self.is_integrated, self.is_multi_gpu_board = int(found.integrated), 0
         self.gcnArchName = ""
         self.pci_bus_id, self.pci_device_id, self.pci_domain_id = index, 0, 0
-        self.uuid = _uuid(found.name, index)
+        self.uuid = CudaUuid(_uuid(found.name, index))
 
     def __repr__(self) -> str:
         return (
@@ -56,6 +57,14 @@ class CudaDeviceProperties:
             f"uuid={self.uuid}, pci_bus_id={self.pci_bus_id}, pci_device_id={self.pci_device_id}, "
             f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size >> 20}MB)"
         )
+
+
+class CudaUuid(str):
+    """A text with bytes, as CUDA's."""
+
+    @property
+    def bytes(self) -> list[int]:
+        return list(uuid.UUID(self).bytes)
 
 
 class XpuDeviceProperties:
@@ -173,6 +182,7 @@ def device_functions(kind: str, device: Device) -> Table:
 
     def set_sync_debug_mode(mode: int) -> None:
         debug_mode[0] = mode
+        device.set_sync_debug_mode(mode)
 
     return {
         f"_{kind}_init": nothing,
@@ -186,7 +196,8 @@ def device_functions(kind: str, device: Device) -> Table:
         f"_{kind}_canDeviceAccessPeer": lambda index, peer: index != peer and device.count > 1,
         f"_{kind}_synchronize": lambda *_: device.synchronize(),
         # Kernels that keep a stream busy, for tests. The flag is of torch 2.10.
-        **dict.fromkeys((f"_{kind}_sleep", f"_{kind}_busy_wait_for_flag", f"_{kind}_clear_flag"), nothing),
+        f"_{kind}_sleep": lambda cycles: device.keep_busy(cycles),
+        **dict.fromkeys((f"_{kind}_busy_wait_for_flag", f"_{kind}_clear_flag"), nothing),
         f"_{kind}_ipc_collect": nothing,
         f"_{kind}_set_sync_debug_mode": set_sync_debug_mode,
         f"_{kind}_get_sync_debug_mode": lambda: debug_mode[0],

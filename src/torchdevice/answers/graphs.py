@@ -128,6 +128,11 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
         def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
             if device.capturing():
                 raise RuntimeError(f"{label}: a capture is underway already; captures cannot be nested.")
+            if not device.stream(device.current()):
+                raise RuntimeError(
+                    f"{label.removesuffix('Graph')} graphs must be captured on a non-default stream. (However, after "
+                    "capture, it's ok to replay them on the default stream.)"
+                )
             self._captured, self._ended = device.graph(), False
             if pool is not None:
                 self._pool = pool

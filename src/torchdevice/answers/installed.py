@@ -6,10 +6,11 @@ functions: flags, classes that are C, and names that torch binds when it is impo
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -62,6 +63,7 @@ def install(kind: str, device: Device, beneath: str = "cpu") -> None:
     put(NATIVE, {**named(functions), **build.flags})
     # torch refuses two accelerators compiled in: an Intel build is none for CUDA.
     _deny(*({"cuda", beneath} if kind == "xpu" else {beneath}) & BUILDS.keys())
+    _refuse_what_is_left(kind, functions)
     _answer_what_nobody_knows(kind)
     namespace = getattr(torch, kind)
     _install_classes(kind, namespace, table.bases)
@@ -125,6 +127,23 @@ def _initialising(namespace: Any, device: Device) -> Callable[[], None]:
     return init
 
 
+def _refuse_what_is_left(kind: str, answered: Mapping[str, Any]) -> None:
+    """Functions of a build for the real device: they would look for its driver, and some crash without it."""
+    if BUILDS[kind].asks_hooks:
+        return
+    theirs = re.compile(rf"_{kind}_\w+|_\w*{kind.upper()}\w+")
+    left = {
+        name: _without_answer(kind, name)
+        for name, value in vars(NATIVE).items()
+        if theirs.fullmatch(name) and isinstance(value, BuiltinFunctionType) and name not in answered
+    }
+    put(NATIVE, left)
+
+
+def _without_answer(kind: str, name: str) -> Callable[..., Any]:
+    return refusal(name, f"the virtual {kind} device has no answer for this function of torch {torch.__version__}")
+
+
 def _answer_what_nobody_knows(kind: str) -> None:
     """A function of a newer torch that has no row says so when it is called, instead of an AttributeError in torch."""
     prefix = f"_{kind}_"
@@ -132,9 +151,7 @@ def _answer_what_nobody_knows(kind: str) -> None:
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - what Python asks for names that a module lacks
         if name.startswith(prefix) and name not in LEFT_ALONE:
-            return refusal(
-                name, f"the virtual {kind} device has no answer for this function of torch {torch.__version__}"
-            )
+            return _without_answer(kind, name)
         if former is not None:
             return former(name)
         raise AttributeError(f"module {NATIVE.__name__!r} has no attribute {name!r}")

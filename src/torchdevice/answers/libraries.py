@@ -38,20 +38,25 @@ _TEXTS = {
 
 
 def cudart(device: Device) -> SimpleNamespace:
-    """The runtime module: profiler switches and page locking succeed and do nothing."""
+    """The runtime module: profiler switches succeed and do nothing."""
     succeed = constant(CudaStatus.success)
-    names = (
-        "cudaProfilerStart",
-        "cudaProfilerStop",
-        "cudaHostRegister",
-        "cudaHostUnregister",
-        "cudaProfilerInitialize",
-    )
+
+    def register(address: int, size: int, flags: int = 0) -> CudaStatus:
+        device.pin(address, size)
+        return CudaStatus.success
+
+    def unregister(address: int) -> CudaStatus:
+        device.unpin(address)
+        return CudaStatus.success
+
+    names = ("cudaProfilerStart", "cudaProfilerStop", "cudaProfilerInitialize")
     return SimpleNamespace(
         cudaError=CudaStatus,
         cudaOutputMode=SimpleNamespace(KeyValuePair=0, CSV=1),
         cudaGetErrorString=lambda code: _TEXTS.get(CudaStatus(int(code)), "unknown error"),
         cudaMemGetInfo=device.free_and_total,
+        cudaHostRegister=register,
+        cudaHostUnregister=unregister,
         cudaStreamCreate=succeed,
         cudaStreamDestroy=succeed,
         **dict.fromkeys(names, succeed),

@@ -5,13 +5,14 @@ The library itself is `virtual.library`; it is given to this class when the devi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 
 from torchdevice._torch.core import RealDevice
-from torchdevice.answers.device import Description, Device, Figures, Graph, Usage
+from torchdevice.answers.device import Description, Device, Figures, Graph, History, HistorySettings, Usage
 
 # The device that programs are told of: an Ampere-class GPU, so that they choose bfloat16; the memory is the host's.
 DESCRIPTIONS = {
@@ -37,6 +38,8 @@ class Library(Protocol):
     def usage(self, device: int) -> Any: ...
     def elapsed(self, start_event: int, end_event: int) -> float: ...
     def capture_begin(self) -> int: ...
+    def history(self) -> History: ...
+    def observe_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None: ...
 
 
 class Virtual(Device):
@@ -102,6 +105,30 @@ class Virtual(Device):
         super().set_fraction(fraction, index)
         limit = max(1, int(self._description.total_memory * fraction)) if fraction < 1 else self._limit  # 0 is no limit
         self._library.call("set_limit", index, limit)
+
+    def record_history(self, settings: HistorySettings) -> None:
+        context = HistorySettings.CONTEXTS.index(settings.context)
+        self._library.call(
+            "record_history", settings.traced, context, settings.with_cpp, settings.entries, settings.clear
+        )
+
+    def history(self) -> History:
+        return self._library.history()
+
+    def observe_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
+        self._library.observe_out_of_memory(observer)
+
+    def pin(self, address: int, size: int) -> None:
+        self._library.call("pin", address, size)
+
+    def unpin(self, address: int) -> None:
+        self._library.call("unpin", address)
+
+    def keep_busy(self, cycles: int) -> None:
+        self._library.call("keep_busy", cycles / (self._description.clock_khz or 1_000_000))
+
+    def set_sync_debug_mode(self, mode: int) -> None:
+        self._library.call("sync_debug_mode", mode)
 
     def stream(self, index: int) -> int:
         return self._library.call("current_stream", index)

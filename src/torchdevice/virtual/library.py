@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torchdevice.answers.device import Action, Allocation, History
 
 
 class Usage(NamedTuple):
@@ -66,6 +69,13 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_free_memory": (_U64, [_INT]),
     "td_resize": (None, [_PTR, _U64]),
     "td_adopt": (None, [_PTR, _PTR]),
+    "td_sync_debug_mode": (None, [_INT]),
+    "td_pin": (None, [_PTR, _U64]),
+    "td_unpin": (None, [_PTR]),
+    "td_keep_busy": (None, [ctypes.c_double]),
+    "td_record_history": (None, [_INT, _INT, _INT, _U64, _INT]),
+    "td_history": (_STR, []),
+    "td_observe_out_of_memory": (None, [_PTR]),
     "td_capture_begin": (None, [_PTR]),
     "td_capture_end": (None, [_I64]),
     "td_capture_replay": (None, [_I64]),
@@ -81,6 +91,7 @@ class Library:
 
     def __init__(self, dll: ctypes.CDLL) -> None:
         self._dll = dll
+        self._observers: list[object] = []
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self._dll, name)
             function.restype = _INT if result is None else result
@@ -121,6 +132,33 @@ class Library:
     def counts(self) -> list[Count]:
         rows = (row.split("\t") for row in self._lines("counts"))
         return [Count(name, *map(int, figures)) for name, *figures in rows]
+
+    def history(self) -> History:
+        """What is held and what was done, with the frames of whoever asked for it."""
+        kinds: dict[str, list[list[str]]] = {"F": [], "S": [], "B": [], "T": []}
+        for line in self._dll.td_history().decode(errors="replace").split("\n")[:-1]:
+            kind, *fields = line.split("\t")
+            kinds[kind].append(fields)
+        frames = [{"filename": file, "line": int(number), "name": name} for file, number, name in kinds["F"]]
+        stacks = [[frames[int(each)] for each in stack] for stack in kinds["S"]]
+
+        def frames_of(stack: str) -> list[dict[str, Any]]:
+            return stacks[int(stack)] if int(stack) >= 0 else []
+
+        held = [
+            Allocation(int(device), int(address), int(size), int(stream), frames_of(stack))
+            for device, address, size, stream, stack in kinds["B"]
+        ]
+        done = [
+            Action(int(device), action, int(address), int(size), int(stream), int(time), frames_of(stack))
+            for device, action, address, size, stream, time, stack in kinds["T"]
+        ]
+        return History(held, done)
+
+    def observe_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
+        callback = ctypes.CFUNCTYPE(None, _INT, _I64, _I64, _I64)(observer)
+        self._observers.append(callback)  # C++ calls it for ever
+        self.call("observe_out_of_memory", ctypes.cast(callback, ctypes.c_void_p))
 
     def capture_begin(self) -> int:
         graph = ctypes.c_int64()

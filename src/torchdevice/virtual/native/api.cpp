@@ -306,6 +306,48 @@ API int td_resize(void* virtual_storage, uint64_t bytes) {
   });
 }
 
+API int td_sync_debug_mode(int mode) {
+  return guarded([&] {
+    TORCH_CHECK(mode >= 0 && mode <= 2, "the debug mode of synchronisation is 0, 1 or 2, not ", mode);
+    set_sync_debug_mode(mode);
+  });
+}
+
+// Memory of the host that counts as pinned from now on. With an accelerator beneath, its driver would have to know.
+API int td_pin(void* address, uint64_t bytes) {
+  return guarded([&] {
+    given(address, "address");
+    TORCH_CHECK(bytes < (uint64_t(1) << 48), "no host has ", bytes, " bytes");
+    if (backing.is_host()) pin(address, bytes);
+  });
+}
+API int td_unpin(void* address) {
+  return guarded([&] {
+    given(address, "address");
+    if (backing.is_host()) unpin(address);
+  });
+}
+
+API int td_keep_busy(double milliseconds) {
+  return guarded([&] {
+    TORCH_CHECK(milliseconds >= 0 && milliseconds < 1e9, "a stream cannot sleep for ", milliseconds, " ms");
+    keep_busy(milliseconds);
+  });
+}
+
+// context: 0 none, 1 of what is held, 2 of allocations, 3 of frees too
+API int td_record_history(int traced, int context, int with_cpp, uint64_t most, int clear) {
+  return guarded([&] { record_history(traced != 0, std::clamp(context, 0, 3), with_cpp != 0, most, clear != 0); });
+}
+API const char* td_history() {
+  text.clear();
+  guarded([&] { text = dump_history(); });
+  return text.c_str();
+}
+API int td_observe_out_of_memory(void (*observer)(int, int64_t, int64_t, int64_t)) {
+  return guarded([&] { observe_out_of_memory(given(observer, "function")); });
+}
+
 API int td_capture_begin(int64_t* graph) {
   return guarded([&] {
     given(graph, "room for a number");  // before anything begins

@@ -7,6 +7,7 @@
 //   relabel.cpp  virtual tensor <-> tensor of the backing over the same bytes, for every layout
 //   kernel.cpp   the one boxed kernel behind (nearly) all operators, counts, refusals
 //   graphs.cpp   capture and replay of calls
+//   history.cpp  which memory is held, what was allocated and freed
 //   native.cpp   operators that need a kernel of their own
 //   api.cpp      the C functions that Python calls; nothing else is visible from outside
 //
@@ -33,6 +34,10 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+namespace torch {
+struct CapturedTraceback;
+}
 
 namespace torchdevice {
 
@@ -160,6 +165,8 @@ void reset_accumulated(DeviceIndex device);
 c10::Allocator* virtual_allocator();
 c10::Allocator* pinned_allocator();
 bool is_pinned(const void* data);
+void pin(const void* data, size_t bytes);  // memory of the host that was there before; only on the CPU
+void unpin(const void* data);
 // What stands for a storage in calls of the backing, kept with the memory: one call has it at a time, and makes it if it is
 // the first. It does not keep the memory alive; if a kernel keeps it, it is taken away from here.
 struct Twin {
@@ -177,6 +184,24 @@ const c10::DataPtr& unlabelled(const c10::DataPtr& data);
 void raise_if_full(const c10::Error& error, Device device);
 void install_allocators();
 
+// ---- history.cpp
+enum Context : int { kNoContext, kLiveContext, kAllocationContext, kEveryContext };  // whose tracebacks are kept
+struct Held {  // an allocation, in the list of all that are not freed yet
+  const void* address;
+  int64_t bytes;
+  DeviceIndex device;
+  c10::StreamId stream = 0;
+  std::shared_ptr<torch::CapturedTraceback> from{};
+  Held *previous = nullptr, *next = nullptr;
+};
+void note_allocation(Held& held);
+void note_free(Held& held);
+void note_out_of_memory(int64_t asked, DeviceIndex device, int64_t total, int64_t free);
+using OutOfMemoryObserver = void (*)(int device, int64_t asked, int64_t total, int64_t free);
+void observe_out_of_memory(OutOfMemoryObserver observer);  // for ever
+void record_history(bool traced, int context, bool with_cpp, size_t most, bool clear);
+std::string dump_history();
+
 // ---- guard.cpp
 DeviceIndex current_device();
 void set_current_device(DeviceIndex device);  // raises for an ordinal that does not exist
@@ -185,6 +210,9 @@ c10::Stream current_stream(DeviceIndex device);
 void set_current_stream(c10::Stream stream);
 c10::Stream new_stream(DeviceIndex device, int priority);
 double milliseconds();                                 // a monotonic clock
+// On the CPU the current stream of the current device does nothing for so long; what waits for it, waits.
+void keep_busy(double for_milliseconds);
+void wait_for_current_stream(DeviceIndex device);
 double milliseconds_between(int64_t from, int64_t to);  // two recorded events, given by their ids
 void synchronize(DeviceIndex device);
 void install_guard();
@@ -213,6 +241,7 @@ struct OpRecord {
   uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the real backend's kernel refuses
   std::atomic<uint64_t> calls{0}, denied{0}, on_host{0};
   std::atomic<const std::vector<uint8_t>*> plan{nullptr};  // which arguments matter; made at the first call
+  std::atomic<bool> waits{false};                          // whether the host may wait for its result; known then too
 };
 OpRecord* make_record(
     std::string name, uint32_t flags, uint64_t denied_dtypes, DispatchKey functionality = DispatchKey::Dense);
@@ -222,6 +251,9 @@ void reset_records();
 void run_boxed(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record,
     DispatchKey functionality = DispatchKey::Dense);
+// torch.cuda.set_sync_debug_mode: 0 nothing, 1 a warning, 2 an error when the host is about to wait for the device.
+void set_sync_debug_mode(int mode);
+void about_to_wait();
 // Whether the CPU computes what the backing lacks; if not, it is refused.
 void allow_host(bool yes);
 // By namespace, name and overload, as the dispatcher writes it: aten::add.Tensor
@@ -241,6 +273,7 @@ bool capturing();
 void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from);
 void capture_copy(const Tensor& self, const Tensor& src);  // noted by the copy kernel, which is not boxed
+void capture_own(const Tensor& made);                      // made by a kernel that is not noted
 void capture_touch(const Tensor& written);                 // keep what a pre-existing tensor held before the capture
 
 // ---- native.cpp

@@ -35,6 +35,8 @@ struct Graph {
   std::vector<Noted> calls;
   std::vector<Saved> saved;                // what pre-existing tensors held when the capture first wrote to them
   std::set<const StorageImpl*> own;        // storages made during the capture
+  std::vector<Tensor> held;                // those of them that no call made: addresses stay theirs
+  std::vector<std::pair<at::Generator, Tensor>> generators;  // of the devices, and where they stood
 };
 struct Graphs {
   std::mutex mutex;
@@ -115,6 +117,11 @@ int64_t capture_begin() {
   TORCH_CHECK(!captured(), "CUDA error: a graph is being captured already");
   forget_closed();
   const auto graph = std::make_shared<Graph>();
+  for (int i = 0; i < config.count; i++) {
+    at::Generator generator = backing_generator(std::nullopt, Device(config.type, static_cast<DeviceIndex>(i)));
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    graph->generators.emplace_back(generator, generator.get_state());
+  }
   c10::ThreadLocalDebugInfo::_push(slot(), std::make_shared<Capture>(graph));
   auto& g = graphs();
   std::lock_guard<std::mutex> lock(g.mutex);
@@ -137,6 +144,14 @@ void capture_touch(const Tensor& written) {
   graph.saved.push_back({written, call.stand_in(written).clone()});
 }
 
+void capture_own(const Tensor& made) {
+  const auto found = captured();
+  if (!found) return;
+  std::lock_guard<std::mutex> lock(found->mutex);
+  found->own.insert(storage_of(made));
+  found->held.push_back(made);
+}
+
 void capture_copy(const Tensor& self, const Tensor& src) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   Stack arguments{self, src, false};
@@ -155,10 +170,16 @@ void capture_end(int64_t graph) {
   at::AutoDispatchBelowADInplaceOrView guard;
   auto& saved = found->saved;
   for (auto it = saved.rbegin(); it != saved.rend(); ++it) {
+    if (it->tensor.sizes() != it->before.sizes()) continue;  // it was given other memory: what it held is gone there too
     Call call;
     call.stand_in(it->tensor).copy_(it->before);
   }
   saved.clear();
+  // Numbers are drawn when the graph is replayed.
+  for (auto& [generator, state] : found->generators) {
+    std::lock_guard<std::mutex> drawing(generator.mutex());
+    generator.set_state(state);
+  }
 }
 
 void capture_replay(int64_t graph) {

@@ -1,5 +1,6 @@
 // Current device, streams and events of the virtual devices, and the autograd engine's per-device queues.
-// On the CPU everything computes at once on the calling thread: a stream is a name, an event is a time stamp. On an
+// On the CPU everything computes at once on the calling thread: a stream is a name, and the time until which it was asked
+// to do nothing; an event is a time stamp. On an
 // accelerator they are its own.
 #include "device.h"
 
@@ -10,9 +11,12 @@
 #define TORCHDEVICE_HAS_DDP_TIMER
 #endif
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 
 namespace torchdevice {
 
@@ -22,8 +26,45 @@ thread_local DeviceIndex current = 0;
 thread_local c10::StreamId streams[kMaxDevices] = {};  // 0 is the default stream
 std::atomic<c10::StreamId> last_stream{0};
 
+// Nothing takes time on the stream of a CPU but what was asked to (`torch.cuda._sleep`): until when it does.
+struct Busy {
+  std::mutex mutex;
+  std::map<std::pair<DeviceIndex, c10::StreamId>, double> until;
+  std::atomic<bool> ever{false};  // so that programs that never sleep look at nothing else
+
+  double of(const c10::Stream& stream) {
+    if (C10_LIKELY(!ever.load(std::memory_order_relaxed))) return 0.0;
+    std::lock_guard<std::mutex> lock(mutex);
+    const auto found = until.find({stream.device_index(), stream.id()});
+    return found == until.end() ? 0.0 : found->second;
+  }
+  double of(DeviceIndex device) {
+    if (C10_LIKELY(!ever.load(std::memory_order_relaxed))) return 0.0;
+    std::lock_guard<std::mutex> lock(mutex);
+    double last = 0.0;
+    for (const auto& [stream, end] : until)
+      if (stream.first == device) last = std::max(last, end);
+    return last;
+  }
+  void extend(const c10::Stream& stream, double end) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto& known = until[{stream.device_index(), stream.id()}];
+    known = std::max(known, end);
+    ever = true;
+  }
+};
+Busy& busy() {
+  static auto* b = new Busy;
+  return *b;
+}
+void wait_until(double then) {
+  const double left = then - milliseconds();
+  if (left > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(left));
+}
+
 struct EventData {
   double recorded_at = 0.0;
+  DeviceIndex device = 0;
   void* of_backing = nullptr;
 };
 void* behind(void* event) { return event ? static_cast<EventData*>(event)->of_backing : nullptr; }
@@ -106,24 +147,35 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
       *e = made;
     }
     auto* event = static_cast<EventData*>(*e);
-    event->recorded_at = milliseconds();
+    event->device = checked(device);
+    event->recorded_at = std::max(milliseconds(), busy().of(stream));
     if (backing.is_host()) return;
     const auto index = backing.device(checked(device)).index();
     backing.guard().record(&event->of_backing, backing.stream(stream), index, flag);
   }
   void block(void* e, const c10::Stream& stream) const override {
-    if (!backing.is_host() && e) backing.guard().block(behind(e), backing.stream(stream));
+    if (!e) return;
+    if (!backing.is_host()) return backing.guard().block(behind(e), backing.stream(stream));
+    const double then = static_cast<EventData*>(e)->recorded_at;
+    if (then > milliseconds()) busy().extend(stream, then);
   }
-  bool queryEvent(void* e) const override { return backing.is_host() || backing.guard().queryEvent(behind(e)); }
+  bool queryEvent(void* e) const override {
+    if (!backing.is_host()) return backing.guard().queryEvent(behind(e));
+    return !e || static_cast<EventData*>(e)->recorded_at <= milliseconds();
+  }
   bool queryStream(const c10::Stream& stream) const override {
-    return backing.is_host() || backing.guard().queryStream(backing.stream(stream));
+    if (!backing.is_host()) return backing.guard().queryStream(backing.stream(stream));
+    return busy().of(stream) <= milliseconds();
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    if (!backing.is_host()) backing.guard().synchronizeStream(backing.stream(stream));
+    if (!backing.is_host()) return backing.guard().synchronizeStream(backing.stream(stream));
+    wait_until(busy().of(stream));
   }
   virtual bool isStreamCapturing(const c10::Stream&) const { return capturing(); }
   void synchronizeEvent(void* e) const override {
-    if (!backing.is_host() && e) backing.guard().synchronizeEvent(behind(e));
+    if (!e) return;
+    if (!backing.is_host()) return backing.guard().synchronizeEvent(behind(e));
+    wait_until(static_cast<EventData*>(e)->recorded_at);
   }
   void synchronizeDevice(const DeviceIndex device) const override { synchronize(device); }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
@@ -132,7 +184,10 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   double elapsedTime(void* a, void* b, const DeviceIndex device) const override {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
     if (!backing.is_host()) return backing.guard().elapsedTime(behind(a), behind(b), backing.device(checked(device)).index());
-    return static_cast<EventData*>(b)->recorded_at - static_cast<EventData*>(a)->recorded_at;
+    auto *from = static_cast<EventData*>(a), *to = static_cast<EventData*>(b);
+    TORCH_CHECK(from->device == to->device, "CUDA error: invalid resource handle");
+    TORCH_CHECK(to->recorded_at <= milliseconds() && from->recorded_at <= milliseconds(), "CUDA error: device not ready");
+    return to->recorded_at - from->recorded_at;
   }
 #if __has_include(<c10/core/DeviceCapability.h>)
   c10::DeviceCapability getDeviceCapability(Device) const override {
@@ -203,7 +258,17 @@ double milliseconds_between(int64_t from, int64_t to) {
 }
 
 void synchronize(DeviceIndex device) {
-  if (!backing.is_host()) backing.guard().synchronizeDevice(backing.device(checked(device)).index());
+  if (!backing.is_host()) return backing.guard().synchronizeDevice(backing.device(checked(device)).index());
+  wait_until(busy().of(checked(device)));
+}
+
+void keep_busy(double for_milliseconds) {
+  const auto stream = current_stream(current);
+  busy().extend(stream, std::max(milliseconds(), busy().of(stream)) + for_milliseconds);
+}
+
+void wait_for_current_stream(DeviceIndex device) {
+  if (backing.is_host() && busy().ever) wait_until(busy().of(current_stream(device)));
 }
 
 DeviceIndex current_device() { return current; }

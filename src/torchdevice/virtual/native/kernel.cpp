@@ -82,10 +82,31 @@ void refuse_uneven(const Stack& stack, size_t base, OpRecord* record) {
       "[this issue](https://github.com/pytorch/pytorch/issues/96056)");
 }
 
-// Operators whose result the host waits for.
-bool waits(const std::string& name) {
-  return name == "aten::_local_scalar_dense" || name == "aten::nonzero" || name == "aten::equal";
+// Operators whose result the host waits for: torch says so of those whose shape or value depends on what tensors hold.
+// Indexing waits for masks only, which become indices.
+bool takes_indices(const c10::FunctionSchema& schema) {
+  const auto at = schema.argumentIndexWithName("indices");
+  return at && schema.arguments()[*at].type()->kind() == c10::TypeKind::ListType;
 }
+bool may_wait(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output) || takes_indices(op.schema());
+}
+
+// What is told the size of its result does not wait.
+bool waits(const c10::OperatorHandle& op, const Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  const size_t base = stack.size() - arguments.size();
+  bool masked = false;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    if (arguments[i].name() == "output_size" && !stack[base + i].isNone()) return false;
+    if (!stack[base + i].isOptionalTensorList()) continue;
+    for (const auto& t : stack[base + i].toOptionalTensorVector())
+      masked |= t && t->defined() && (t->scalar_type() == c10::kBool || t->scalar_type() == c10::kByte);
+  }
+  return masked || !takes_indices(op.schema());
+}
+
+std::atomic<int> sync_debug_mode{0};
 
 void warn_fallback(const c10::OperatorHandle& op) {
   TORCH_WARN_ONCE(
@@ -171,6 +192,7 @@ Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
                type.find("Any") != std::string::npos)
         made->push_back(static_cast<uint8_t>(i));
     }
+    record->waits = may_wait(op);
     if (record->plan.compare_exchange_strong(plan, made))
       plan = made;
     else
@@ -262,6 +284,15 @@ struct BoxedFallback final : c10::OperatorKernel {
 
 }  // namespace
 
+void set_sync_debug_mode(int mode) { sync_debug_mode = mode; }
+
+void about_to_wait() {
+  const int mode = sync_debug_mode.load(std::memory_order_relaxed);
+  if (C10_LIKELY(mode == 0)) return;
+  TORCH_CHECK(mode == 1, "called a synchronizing CUDA operation");
+  TORCH_WARN("called a synchronizing CUDA operation");
+}
+
 std::optional<c10::OperatorHandle> find_operator(const std::string& name) {
   const auto dot = name.find('.');
   return c10::Dispatcher::singleton().findSchema(
@@ -288,10 +319,14 @@ void run_boxed(
   if (C10_UNLIKELY(record->denied_dtypes)) refuse_dtypes(op, *stack, base, record);
   if (C10_UNLIKELY(record->flags & kEvenSizes)) refuse_uneven(*stack, base, record);
 
-  Stack before;
+  const Plan plan = plan_of(op, record);
   const bool noting = C10_UNLIKELY(capturing());
+  if (C10_UNLIKELY(record->waits.load(std::memory_order_relaxed)) && (noting || sync_debug_mode) && waits(op, *stack)) {
+    if (noting) refuse_to_wait();
+    about_to_wait();
+  }
+  Stack before;
   if (noting) {
-    if (waits(schema.name())) refuse_to_wait();
     before.assign(stack->end() - static_cast<long>(n), stack->end());
     for (size_t i = 0; i < n; i++)
       if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite()) each_tensor(before[i], capture_touch);
@@ -299,7 +334,7 @@ void run_boxed(
 
   Call call;
   call.keep_requires_grad = functionality == DispatchKey::SparseCsr;
-  for (const uint8_t i : plan_of(op, record)) {
+  for (const uint8_t i : plan) {
     c10::IValue& v = (*stack)[base + i];
     if (v.isTensor() || v.isList()) {
       v = enter_value(call, v, arguments[i], record->flags);

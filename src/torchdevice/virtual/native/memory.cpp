@@ -2,6 +2,8 @@
 // The bytes come from the backing's own allocator; here they get the virtual label and are counted.
 #include "device.h"
 
+#include <ATen/Context.h>
+
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -54,6 +56,11 @@ void raise_out_of_memory(size_t asked, Device device) {
   const size_t held = u.bytes;
   const size_t limit = u.limit, most = limit ? limit : config.capacity;
   const size_t free = most > held ? most - held : 0;
+  note_out_of_memory(static_cast<int64_t>(asked), device.index(), static_cast<int64_t>(most), static_cast<int64_t>(free));
+  // More than a number of the device's own has room for.
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, config.type != DeviceType::CUDA || asked < (size_t(1) << 60),
+      "CUDA out of memory. Tried to allocate more than 1EB memory.");
   // The MPS backend raises a plain RuntimeError, the others torch.OutOfMemoryError.
   TORCH_CHECK(
       !config.is_mps(), "MPS backend out of memory (MPS allocated: ", gib(held), ", other allocations: 0 bytes, max allowed: ",
@@ -66,11 +73,26 @@ void raise_out_of_memory(size_t asked, Device device) {
       " is free. Of the allocated memory ", gib(held), " is allocated by PyTorch.");
 }
 
-struct Block {
+struct Block : Held {
   c10::DataPtr inner;
-  int64_t bytes;
-  DeviceIndex device;
   Twin twin{};
+  Block(c10::DataPtr&& data, int64_t n, DeviceIndex on) : Held{data.get(), n, on}, inner(std::move(data)) {
+    note_allocation(*this);
+    tell_profiler(bytes);
+  }
+  ~Block() {
+    note_free(*this);
+    tell_profiler(-bytes);
+  }
+  // torch.profiler with profile_memory, which has no sizes of memory that it was not told of.
+  void tell_profiler(int64_t change) const {
+    if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
+    const int64_t held = usage(device).bytes;
+    c10::reportMemoryUsageToProfiler(
+        const_cast<void*>(address), change, static_cast<size_t>(held), static_cast<size_t>(held), Device(config.type, device));
+  }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
 };
 
 void free_block(void* p) {
@@ -292,7 +314,7 @@ c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
   raise_peak(u.blocks_peak, u.blocks += 1);
   u.blocks_allocated++;
   void* address = data.get();
-  return {address, new Block{std::move(data), n, device.index()}, &free_block, device};
+  return {address, new Block(std::move(data), n, device.index()), &free_block, device};
 }
 
 c10::Allocator* virtual_allocator() {
@@ -315,6 +337,19 @@ bool is_pinned(const void* data) {
   if (it == all.ranges.begin()) return false;
   --it;
   return address < it->first + std::max<size_t>(it->second, 1);
+}
+
+void pin(const void* data, size_t bytes) {
+  at::globalContext().lazyInitDevice(config.type);  // else torch takes no address for pinned
+  auto& all = pinned_ranges();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.ranges[static_cast<const char*>(data)] = bytes;
+}
+
+void unpin(const void* data) {
+  auto& all = pinned_ranges();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.ranges.erase(static_cast<const char*>(data));
 }
 
 void install_allocators() {

@@ -6,6 +6,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/cudnn_is_acceptable.h>
@@ -43,13 +44,23 @@ void check_new(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> 
   check_dtype(c10::dtype_or_default(dtype));
 }
 
+// Called with everything that is new and that nothing was written to yet.
+Tensor finished(const Tensor& made) {
+  if (C10_UNLIKELY(capturing())) capture_own(made);
+  auto& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms()) && context.deterministicFillUninitializedMemory())
+    at::native::fill_empty_deterministic_(const_cast<Tensor&>(made));
+  return made;
+}
+
 Tensor empty(IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
              std::optional<Device> device, std::optional<bool> pin, std::optional<c10::MemoryFormat> format) {
   COUNT("aten::empty.memory_format");
   check_new(dtype, layout, pin);
   TORCH_CHECK(!config.is_mps() || size.size() <= 16, "MPS supports tensors with dimensions <= 16, but got ", size.size(), ".");
   c10::OptionalDeviceGuard guard(device);
-  return at::detail::empty_generic(size, virtual_allocator(), DispatchKeySet(config.key()), c10::dtype_or_default(dtype), format);
+  return finished(at::detail::empty_generic(
+      size, virtual_allocator(), DispatchKeySet(config.key()), c10::dtype_or_default(dtype), format));
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<c10::ScalarType> dtype,
@@ -57,8 +68,8 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<c10::Sc
   COUNT("aten::empty_strided");
   check_new(dtype, layout, pin);
   c10::OptionalDeviceGuard guard(device);
-  return at::detail::empty_strided_generic(
-      size, stride, virtual_allocator(), DispatchKeySet(config.key()), c10::dtype_or_default(dtype));
+  return finished(at::detail::empty_strided_generic(
+      size, stride, virtual_allocator(), DispatchKeySet(config.key()), c10::dtype_or_default(dtype)));
 }
 
 Tensor as_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> offset) {
@@ -85,6 +96,10 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   if (C10_UNLIKELY(capturing() && !is_virtual(self)) && !(non_blocking && self.has_storage() && is_pinned(self.storage().data())))
     refuse_to_wait();
   if (C10_UNLIKELY(capturing() && is_virtual(self))) capture_touch(self);
+  if (is_virtual(self) != is_virtual(src) && !non_blocking) {
+    about_to_wait();
+    wait_for_current_stream(is_virtual(self) ? self.device().index() : src.device().index());
+  }
   Call call;
   const Tensor to = is_virtual(self) ? call.stand_in(self) : self, from = is_virtual(src) ? call.stand_in(src) : src;
   {
@@ -394,7 +409,9 @@ void batch_norm_stats(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
 }
 void batch_norm_gather(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const double eps = argument(op, *stack, "eps").toDouble(), momentum = argument(op, *stack, "momentum").toDouble();
-  const Tensor means = tensor(op, stack, "mean"), counts = tensor(op, stack, "counts").to(means.scalar_type()).view({-1, 1});
+  const Tensor means = tensor(op, stack, "mean"), given = tensor(op, stack, "counts");
+  const Tensor counts = given.defined() ? given.to(means.scalar_type()).view({-1, 1})
+                                        : at::full({means.size(0), 1}, argument(op, *stack, "count").toInt(), means.options());
   const Tensor vars = tensor(op, stack, "invstd").square().reciprocal() - eps, total = counts.sum();
   const Tensor mean = (means * counts).sum(0) / total;
   const Tensor var = ((vars + (means - mean).square()) * counts).sum(0) / total;
@@ -427,6 +444,24 @@ void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* 
   give(op, stack, dx.to(x.scalar_type()));
 }
 
+// Copies that wait for a write need an allocator whose memory has no owner but its address.
+void copy_now(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  give(op, stack, tensor(op, stack, "self").clone());
+}
+
+// What autograd and autocast know by cuDNN's name.
+void cudnn_convolution(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const IValue more = argument(op, *stack, "output_padding");
+  const bool transposed = more.isIntList();
+  const IValue none = std::vector<int64_t>(argument(op, *stack, "padding").toIntVector().size(), 0);
+  Stack result = call_op(
+      "aten::convolution",
+      {argument(op, *stack, "self"), argument(op, *stack, "weight"), IValue(), argument(op, *stack, "stride"),
+       argument(op, *stack, "padding"), argument(op, *stack, "dilation"), transposed, transposed ? more : none,
+       argument(op, *stack, "groups")});
+  give(op, stack, result[0].toTensor());
+}
+
 // kForHost: always on the CPU, and on an accelerator that lacks the operator. kFused: only on CUDA.
 enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32, kForHost = 64, kFused = 128 };
 struct Row {
@@ -455,6 +490,10 @@ const Row kRows[] = {
     {"baddbmm.dtype", typed_product, kBackend | kGpuOnly | kForHost},
     {"baddbmm.dtype_out", typed_product, kBackend | kGpuOnly | kForHost},
     {"batch_norm_stats", batch_norm_stats, kBackend | kGpuOnly | kForHost},
+    {"_lazy_clone", copy_now, kBackend},
+    {"cudnn_convolution", cudnn_convolution, kBackend | kGpuOnly | kForHost},
+    {"cudnn_convolution_transpose", cudnn_convolution, kBackend | kGpuOnly | kForHost},
+    {"batch_norm_gather_stats", batch_norm_gather, kBackend | kGpuOnly | kForHost},
     {"batch_norm_gather_stats_with_counts", batch_norm_gather, kBackend | kGpuOnly | kForHost},
     {"batch_norm_elemt", batch_norm_elemt, kBackend | kGpuOnly | kForHost},
     {"batch_norm_backward_reduce", batch_norm_backward_reduce, kBackend | kGpuOnly | kForHost},

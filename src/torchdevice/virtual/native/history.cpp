@@ -1,0 +1,170 @@
+// The history of allocations, for torch.cuda.memory._record_memory_history and its snapshots: which memory is held now, who
+// asked for it, and what was allocated and freed before. And who is told when memory runs out.
+#include "device.h"
+
+#include <torch/csrc/profiler/combined_traceback.h>
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <sstream>
+#include <unordered_map>
+
+namespace torchdevice {
+
+namespace {
+
+using Traceback = std::shared_ptr<torch::CapturedTraceback>;
+
+struct Entry {
+  const char* action;  // in the words of torch's own allocator
+  const void* address;
+  int64_t bytes;
+  DeviceIndex device;
+  c10::StreamId stream;
+  int64_t at;  // microseconds since the epoch
+  Traceback from;
+};
+struct History {
+  std::mutex mutex;
+  Held* last = nullptr;  // of a list that the allocations make themselves
+  std::deque<Entry> entries;
+  size_t most = 0;  // entries that are kept
+  std::atomic<int> context{kNoContext};
+  std::atomic<bool> traced{false}, with_cpp{false};
+  std::vector<OutOfMemoryObserver> observers;
+};
+History& history() {
+  static auto* h = new History;  // outlives every allocation
+  return *h;
+}
+
+Traceback traceback(int needed) {
+  const auto& h = history();
+  // It takes the lock of the interpreter, so none of ours may be held.
+  return h.context >= needed ? torch::CapturedTraceback::gather(true, true, h.with_cpp) : nullptr;
+}
+
+int64_t microseconds() {
+  using namespace std::chrono;
+  return duration_cast<std::chrono::microseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+void note(const char* action, const Held& held, const Traceback& from) {
+  history().entries.push_back({action, held.address, held.bytes, held.device, held.stream, microseconds(), from});
+}
+
+void forget_oldest(std::deque<Entry>& forgotten) {
+  auto& h = history();
+  for (; h.entries.size() > h.most; h.entries.pop_front()) forgotten.push_back(std::move(h.entries.front()));
+}
+
+std::string on_one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\t' || c == '\n' || c == '\r') c = ' ';
+  return text;
+}
+
+}  // namespace
+
+void note_allocation(Held& held) {
+  auto& h = history();
+  held.stream = current_stream(held.device).id();
+  if (C10_UNLIKELY(h.context != kNoContext)) held.from = traceback(kLiveContext);
+  std::deque<Entry> forgotten;  // let go after the lock: code objects of Python go with it
+  std::lock_guard<std::mutex> lock(h.mutex);
+  held.previous = h.last;
+  if (h.last) h.last->next = &held;
+  h.last = &held;
+  if (C10_LIKELY(!h.traced)) return;
+  const Traceback from = h.context >= kAllocationContext ? held.from : nullptr;
+  note("segment_alloc", held, from);
+  note("alloc", held, from);
+  forget_oldest(forgotten);
+}
+
+void note_free(Held& held) {
+  auto& h = history();
+  const Traceback from = C10_UNLIKELY(h.traced) ? traceback(kEveryContext) : nullptr;
+  std::deque<Entry> forgotten;
+  std::lock_guard<std::mutex> lock(h.mutex);
+  if (held.previous) held.previous->next = held.next;
+  (held.next ? held.next->previous : h.last) = held.previous;
+  if (C10_LIKELY(!h.traced)) return;
+  for (const char* action : {"free_requested", "free_completed", "segment_free"}) note(action, held, from);
+  forget_oldest(forgotten);
+}
+
+void note_out_of_memory(int64_t asked, DeviceIndex device, int64_t total, int64_t free) {
+  auto& h = history();
+  Traceback from = h.traced ? traceback(kAllocationContext) : nullptr;
+  std::vector<OutOfMemoryObserver> observers;
+  std::deque<Entry> forgotten;
+  {
+    std::lock_guard<std::mutex> lock(h.mutex);
+    observers = h.observers;
+    if (h.traced) {
+      note("oom", Held{reinterpret_cast<const void*>(free), asked, device}, from);
+      forget_oldest(forgotten);
+    }
+  }
+  for (const auto observer : observers) observer(device, asked, total, free);
+}
+
+void observe_out_of_memory(OutOfMemoryObserver observer) {
+  auto& h = history();
+  std::lock_guard<std::mutex> lock(h.mutex);
+  h.observers.push_back(observer);
+}
+
+void record_history(bool traced, int context, bool with_cpp, size_t most, bool clear) {
+  auto& h = history();
+  std::deque<Entry> forgotten;
+  std::lock_guard<std::mutex> lock(h.mutex);
+  h.traced = traced;
+  h.context = context;
+  h.with_cpp = with_cpp;
+  h.most = most;
+  if (clear) forgotten.swap(h.entries);
+}
+
+// Lines of fields between tabs: F file line name; S the numbers of its frames; B what is held; T what happened.
+std::string dump_history() {
+  auto& h = history();
+  std::vector<Held> held;
+  std::deque<Entry> entries;
+  {
+    std::lock_guard<std::mutex> lock(h.mutex);
+    for (const Held* one = h.last; one; one = one->previous) held.push_back(*one);
+    entries = h.entries;
+  }
+  std::vector<torch::CapturedTraceback*> all;
+  std::unordered_map<const torch::CapturedTraceback*, size_t> numbers;
+  const auto number = [&](const Traceback& from) -> int64_t {
+    if (!from) return -1;
+    const auto [found, fresh] = numbers.emplace(from.get(), all.size());
+    if (fresh) all.push_back(from.get());
+    return static_cast<int64_t>(found->second);
+  };
+  std::ostringstream told;
+  for (const Held& one : held)
+    told << "B\t" << int(one.device) << '\t' << reinterpret_cast<uintptr_t>(one.address) << '\t' << one.bytes << '\t'
+         << one.stream << '\t' << number(one.from) << '\n';
+  for (const Entry& one : entries)
+    told << "T\t" << int(one.device) << '\t' << one.action << '\t' << reinterpret_cast<uintptr_t>(one.address) << '\t'
+         << one.bytes << '\t' << one.stream << '\t' << one.at << '\t' << number(one.from) << '\n';
+  std::ostringstream named;
+  if (!all.empty()) {
+    const auto symbols = torch::symbolize(all);
+    for (const auto& frame : symbols.all_frames)
+      named << "F\t" << on_one_line(frame.filename) << '\t' << frame.lineno << '\t' << on_one_line(frame.funcname) << '\n';
+    for (const auto& one : symbols.tracebacks) {
+      named << 'S';
+      for (const auto frame : one) named << '\t' << frame;
+      named << '\n';
+    }
+  }
+  return named.str() + told.str();
+}
+
+}  // namespace torchdevice

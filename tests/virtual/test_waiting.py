@@ -1,0 +1,176 @@
+"""When the host waits for a virtual CUDA device: streams that sleep, the debug mode for it, captures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.virtual.harness import on
+
+SOME_MS = 200
+CYCLES = 1_410_000 * SOME_MS  # the virtual device's clock
+
+
+@on("cuda:2")
+def test_a_stream_sleeps_for_those_who_wait_for_it() -> None:
+    stream, event = torch.cuda.Stream(), torch.cuda.Event(enable_timing=True)
+    start = torch.cuda.Event(enable_timing=True)
+    begun = time.monotonic()
+    with torch.cuda.stream(stream):
+        start.record()
+        torch.cuda._sleep(CYCLES)
+        event.record()
+    assert (stream.query(), event.query(), torch.cuda.default_stream().query()) == (False, False, True)
+    torch.cuda.synchronize(1)  # another device's work is done
+    assert time.monotonic() - begun < SOME_MS / 1000
+    event.synchronize()
+    assert time.monotonic() - begun >= SOME_MS / 1000
+    assert event.query()
+    assert start.elapsed_time(event) >= SOME_MS
+
+
+@on("cuda")
+def test_streams_wait_for_each_other() -> None:
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.cuda.stream(first):
+        torch.cuda._sleep(CYCLES)
+    assert second.query()
+    second.wait_stream(first)
+    assert not second.query()
+    torch.cuda.synchronize()
+    assert first.query()
+    assert second.query()
+
+
+@on("cuda")
+@pytest.mark.parametrize("non_blocking", [True, False])
+def test_copies_wait_unless_they_are_told_not_to(non_blocking: bool) -> None:
+    x = torch.ones(3, device="cuda")
+    torch.cuda._sleep(CYCLES)
+    x.to("cpu", non_blocking=non_blocking)
+    assert torch.cuda.current_stream().query() is not non_blocking
+
+
+WAITING: dict[str, Callable[[torch.Tensor], object]] = {
+    "item": lambda x: x[0].item(),
+    "cpu": lambda x: x.cpu(),
+    "nonzero": lambda x: x.nonzero(),
+    "mask": lambda x: x[x > 1],
+    "masked write": lambda x: x.index_put_((x > 0,), x.clone()),
+    "masked_select": lambda x: x.masked_select(x > 1),
+    "unique": lambda x: x.unique(),
+    "equal": lambda x: x.equal(x),
+    "truth": lambda x: bool(x[0] > 0),
+    "repeat_interleave": lambda x: torch.repeat_interleave(x, x.long()),
+}
+GOING_ON: dict[str, Callable[[torch.Tensor], object]] = {
+    "add": lambda x: x + x,
+    "indices": lambda x: x[(x > 1).long()],
+    "non-blocking copy": lambda x: x.to("cpu", non_blocking=True),
+    "known size": lambda x: torch.repeat_interleave(x, x.long(), output_size=6),
+    "where": lambda x: torch.where(x > 1, x, 0),
+}
+
+
+@on("cuda")
+@pytest.mark.parametrize("name", WAITING)
+def test_the_debug_mode_finds_what_waits(name: str) -> None:
+    x = torch.tensor([1.0, 2.0, 3.0], device="cuda")
+    torch.cuda.set_sync_debug_mode("warn")
+    with pytest.warns(UserWarning, match="called a synchronizing CUDA operation"):
+        WAITING[name](x)
+    torch.cuda.set_sync_debug_mode("error")
+    with pytest.raises(RuntimeError, match="called a synchronizing CUDA operation"):
+        WAITING[name](x)
+    torch.cuda.set_sync_debug_mode("default")
+    WAITING[name](x)
+
+
+@on("cuda")
+@pytest.mark.parametrize("name", GOING_ON)
+def test_the_debug_mode_lets_go_on_what_does(name: str) -> None:
+    x = torch.tensor([1.0, 2.0, 3.0], device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    GOING_ON[name](x)
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@on("cuda")
+@pytest.mark.parametrize("name", [name for name in WAITING if name != "masked write"])
+def test_a_capture_refuses_what_waits(name: str) -> None:
+    x = torch.tensor([1.0, 2.0, 3.0], device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(RuntimeError, match="not permitted when stream is capturing"), torch.cuda.graph(graph):
+        WAITING[name](x)
+
+
+@on("cuda")
+def test_a_capture_writes_into_what_it_made_itself() -> None:
+    x, graph = torch.ones(4, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = torch.empty(0, device="cuda")
+        torch.add(x, 1, out=out)
+    x.fill_(2)
+    graph.replay()
+    assert out.tolist() == [3.0, 3.0, 3.0, 3.0]
+
+
+@on("cuda")
+def test_a_capture_gives_other_memory_to_what_was_there_before() -> None:
+    x, out, graph = torch.ones(4, device="cuda"), torch.empty(0, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        torch.add(x, 1, out=out)
+    graph.replay()
+    assert out.tolist() == [2.0, 2.0, 2.0, 2.0]
+
+
+@on("cuda")
+def test_numbers_are_drawn_by_replays_and_not_by_the_capture() -> None:
+    torch.cuda.manual_seed(5)
+    expected = [torch.rand(3, device="cuda") for _ in range(2)]
+    torch.cuda.manual_seed(5)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        drawn = torch.rand(3, device="cuda")
+    for each in expected:
+        graph.replay()
+        torch.testing.assert_close(drawn, each, rtol=0, atol=0)
+
+
+@on("cuda")
+def test_a_model_whose_callable_is_graphed_trains_as_before() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).cuda()
+    x = torch.randn(4, 8, device="cuda")
+    expected = model(x)
+    graphed = torch.cuda.make_graphed_callables(model, (x.clone(),))
+    torch.testing.assert_close(graphed(x), expected)
+
+
+@on("cuda")
+def test_memory_that_was_registered_is_pinned() -> None:
+    x = torch.ones(20)
+    assert not x.is_pinned()
+    assert torch.cuda.cudart().cudaHostRegister(x.data_ptr(), x.nbytes, 0) == 0
+    assert x.is_pinned()
+    assert torch.cuda.cudart().cudaHostUnregister(x.data_ptr()) == 0
+    assert not x.is_pinned()
+
+
+@on("cuda:2")
+def test_times_are_those_of_one_device_and_of_work_that_is_done() -> None:
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+    events[0].record()
+    with torch.cuda.device(1):
+        events[1].record()
+    with pytest.raises(RuntimeError, match="CUDA error: invalid resource handle"):
+        events[0].elapsed_time(events[1])
+    torch.cuda._sleep(CYCLES)
+    events[2].record()
+    with pytest.raises(RuntimeError, match="CUDA error: device not ready"):
+        events[0].elapsed_time(events[2])
+    torch.cuda.synchronize()
+    assert events[0].elapsed_time(events[2]) >= SOME_MS
