@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NEWEST ?= 2.15.0
 
-.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance distributed catalog bench fuzz soak sanitize clean
+.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance upstream distributed catalog bench fuzz soak sanitize clean
 
 # On Linux everything but torch comes with its version and digests, for the versions of Python that have a file in locks/
 # (`python -m tools.lock` writes them). Elsewhere pip chooses.
@@ -96,6 +96,12 @@ docs: $(VENV)/.installed
 # Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
 conformance: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -m tools.conformance.run
+
+# PyTorch's own tests (fetched from Debian into a cache) on virtual devices; writes docs/upstream.md. `make upstream
+# MODE=real` on a machine with an NVIDIA GPU records what the others are compared with.
+MODE ?= cuda
+upstream: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python -m tools.upstream.run $(MODE)
 
 # Many processes for many minutes: more ranks, two hosts, failures, and torch's own distributed tests on what stands for
 # NCCL; writes its figures into docs/distributed.md.

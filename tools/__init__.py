@@ -3,6 +3,7 @@
     catalog      calls every public name of torch; writes the catalogue's data and pages (`make catalog`)
     docs         pages that are printed from tables of the code (`make docs`)
     conformance  torch's operator database on virtual devices (`make conformance`)
+    upstream     PyTorch's own tests on virtual devices (`make upstream`)
     realworld    programs that we did not write, in every mode (`make realworld`)
     hardening    fuzzing, soaking, sanitizers, and the record of their figures (`make fuzz`, `soak`, `sanitize`)
     versions     every supported torch in an environment of its own (`make matrix`)

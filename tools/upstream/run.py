@@ -1,0 +1,145 @@
+"""PyTorch's own tests on a device, in many processes; then docs/upstream.md.
+
+    python -m tools.upstream.run cuda                  all files, on a virtual device that the CPU computes for
+    python -m tools.upstream.run mps@cuda test_mps     one file, on a virtual device that the accelerator computes for
+    python -m tools.upstream.run real                  on the CUDA device that is there; others are compared with it
+
+The outcome of each test lies in build/upstream/ afterwards. A test that crashes or hangs costs itself only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tools.conformance.run import ROOT, run_worker
+from tools.upstream import archive
+from tools.upstream.page import REAL, write_page
+from tools.upstream.table import Run, load, reason_for, reasons, save
+
+RESULTS = ROOT / "build" / "upstream"
+FILES = {
+    "cuda": (
+        "test_cuda",
+        "test_cuda_multigpu",
+        "test_torch",
+        "test_reductions",
+        "test_sparse",
+        "test_nn",
+        "test_optim",
+        "test_autograd",
+        "test_indexing",
+        "test_view_ops",
+        "test_serialization",
+        "test_dataloader",
+    ),
+    "mps": ("test_mps",),
+}
+AT_ONCE = 100  # tests per process: an import of PyTorch's test tools takes seconds
+Row = dict[str, Any]
+
+
+def kind(mode: str) -> str:
+    """The type of the device that a mode is about."""
+    return "cuda" if mode == "real" else mode.partition("@")[0].partition(":")[0]
+
+
+def command(folder: Path, file: str, mode: str) -> list[str]:
+    """A worker for one file."""
+    return [sys.executable, "-W", "ignore", "-m", "tools.upstream.worker", str(folder), file, mode]
+
+
+def names(folder: Path, file: str, mode: str) -> list[str]:
+    """The tests of a file that are about the device."""
+    done = subprocess.run(
+        [*command(folder, file, mode), "--list"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        print(f"{file} cannot be loaded: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
+    return done.stdout.split()
+
+
+def chunks(listed: dict[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
+    """Slow tests stand beside each other in a file, so each process gets every n-th."""
+    for file, all_of_it in listed.items():
+        parts = -(-len(all_of_it) // AT_ONCE)
+        yield from ((file, all_of_it[i::parts]) for i in range(parts))
+
+
+def run(mode: str, files: list[str], jobs: int) -> dict[str, list[Row]]:
+    """The outcomes per file. They are written as they come."""
+    folder, lock = archive.tests(), threading.Lock()
+    found: dict[str, list[Row]] = collections.defaultdict(list)
+    into = RESULTS / mode.replace(":", "-")
+    into.mkdir(parents=True, exist_ok=True)
+
+    def one(task: tuple[str, list[str]]) -> None:
+        file, some = task
+        rows = run_worker(command(folder, file, mode), some)
+        with lock:
+            found[file] = sorted([*found[file], *rows], key=lambda row: str(row["op"]))
+            (into / f"{file}.json").write_text(json.dumps(found[file], indent=0), encoding="utf-8")
+
+    with ThreadPoolExecutor(jobs) as pool:
+        listed = dict(zip(files, pool.map(lambda file: names(folder, file, mode), files), strict=True))
+        list(pool.map(one, chunks(listed)))
+    return found
+
+
+def surprises(file: str, ours: Run, real: Run) -> list[str]:
+    """Tests that fail without a reason though the real device passes them, and those that pass in spite of one."""
+    known = reasons().get(file, {})
+    told = []
+    for name in real.names["passed"]:
+        passes, reason = ours.outcome(name) == "passed", reason_for(name, known)
+        if passes and reason:
+            told.append(f"{name} passes, and should not: {reason}")
+        elif not passes and not reason:
+            told.append(f"{name} {ours.outcome(name)}")
+    return told
+
+
+def machine(mode: str) -> str:
+    """What computed."""
+    code = "import torch; print(torch.__version__, torch.cuda.get_device_name(0) if torch.cuda.is_available() else '')"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    version, _, name = done.stdout.strip().partition(" ")
+    return f"{version}\n{name if mode == 'real' or '@' in mode else 'CPU'}"
+
+
+def main() -> int:
+    """A line per file; exit status 1 if a test did what nobody expected."""
+    parser = argparse.ArgumentParser(prog="tools.upstream.run", description=__doc__)
+    parser.add_argument("mode")
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    found = run(options.mode, options.files or list(FILES[kind(options.mode)]), options.jobs)
+    version, name = machine(options.mode).split("\n")
+    today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
+    results, told = load(), 0
+    for file, rows in found.items():
+        ours = Run.of(rows, torch=version, machine=name, date=today)
+        results.setdefault(options.mode, {})[file] = ours
+        print(file, {outcome: len(names) for outcome, names in ours.names.items()}, flush=True)
+        real = results.get(REAL, {}).get(file)
+        for line in surprises(file, ours, real) if real and options.mode != REAL else ():
+            print(f"  {line}", flush=True)
+            told += 1
+    save(results)
+    write_page(results)
+    return 1 if told else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""The outcomes that are kept, and why tests fail that pass on a real device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+EXPECTED = HERE / "expected.json"  # file → reason → tests that pass on a real device and not on a virtual one
+OUTCOMES = ("passed", "failed", "crashed", "skipped")
+
+
+@dataclass
+class Run:
+    """One file of tests in one mode. `names` by outcome; a crash may be a test that took too long."""
+
+    torch: str
+    machine: str
+    date: str
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], **facts: str) -> Run:
+        """From the lines that a worker printed."""
+        names: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
+        for row in rows:
+            names[row["status"]].append(row["op"])
+        return cls(names={outcome: sorted(each) for outcome, each in names.items()}, **facts)
+
+    def outcome(self, name: str) -> str:
+        """Of one test."""
+        return next((outcome for outcome, names in self.names.items() if name in names), "not there")
+
+
+Results = dict[str, dict[str, Run]]  # mode → file → run
+
+
+def load(path: Path = RESULTS) -> Results:
+    """What was kept."""
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {mode: {file: Run(**run) for file, run in files.items()} for mode, files in kept.items()}
+
+
+def save(results: Results, path: Path = RESULTS) -> None:
+    """Keep them."""
+    plain = {
+        mode: {file: asdict(run) for file, run in sorted(files.items())} for mode, files in sorted(results.items())
+    }
+    path.write_text(json.dumps(plain, indent=0) + "\n", encoding="utf-8")
+
+
+def reasons() -> dict[str, dict[str, str]]:
+    """Why tests are expected to fail: file → test → reason. A name that ends in `*` stands for all that begin so."""
+    told = json.loads(EXPECTED.read_text(encoding="utf-8"))
+    return {file: {name: reason for reason, names in groups.items() for name in names} for file, groups in told.items()}
+
+
+def reason_for(name: str, known: Mapping[str, str]) -> str | None:
+    """Of one test of a file."""
+    if name in known:
+        return known[name]
+    return next((why for each, why in known.items() if each.endswith("*") and name.startswith(each[:-1])), None)
