@@ -93,7 +93,7 @@ def torch_release() -> tuple[int, ...]:
 
 
 # The releases on which tests passed, by `make matrix` (docs/versions.md) or `make test`. A test checks this list.
-TESTED_RELEASES = ((2, 9), (2, 10), (2, 11), (2, 13), (2, 14), (2, 15))
+TESTED_RELEASES = ((2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
 
 
 def device_types() -> tuple[str, ...]:
