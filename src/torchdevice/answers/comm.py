@@ -65,6 +65,15 @@ def comm_functions(device: Device) -> Table:
             return tensor.to(RealDevice("cpu"))
         return tensor.to(device.place(index))
 
+    def check_places(tensors: Sequence[torch.Tensor], group: str, one: str) -> None:
+        """Where all devices are one, nobody can tell a tensor of the host from others."""
+        for index, each in enumerate(tensors):
+            _check(
+                device.type in ("cpu", each.device.type),
+                f"Expected all {group} tensors to be CUDA tensors, but {one} at index {index} has device "
+                f"'{each.device}'",
+            )
+
     def broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
         copies: list[torch.Tensor] = []
         for index in devices:
@@ -73,6 +82,13 @@ def comm_functions(device: Device) -> Table:
         return copies
 
     def broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        check_places(out, "output", "output tensor")
+        for index, each in enumerate(out):
+            _check(
+                each.shape == tensor.shape,
+                f"Expected all output tensors to have same shape as the source tensor {list(tensor.shape)}, but output "
+                f"tensor at index {index} has shape {list(each.shape)}",
+            )
         return tuple(each.copy_(tensor) for each in out)
 
     def broadcast_coalesced(tensors: Any, devices: Any, buffer_size: int) -> list[list[torch.Tensor]]:
@@ -80,19 +96,57 @@ def comm_functions(device: Device) -> Table:
         return [[copy[position] for copy in copies] for position, _ in enumerate(devices)]
 
     def scatter(tensor: torch.Tensor, devices: Any, chunk_sizes: Any = None, dim: int = 0, _: Any = None) -> Any:
+        _check(len(devices) > 0, "Expected at least one device to scatter to")
+        _check(
+            not chunk_sizes or len(chunk_sizes) == len(devices),
+            f"Expected devices and chunk_sizes to be of same length, but got len(devices) = {len(devices)} and "
+            f"len(chunk_sizes) = {len(chunk_sizes or ())}",
+        )
         parts = tensor.split(list(chunk_sizes), dim) if chunk_sizes else tensor.chunk(len(devices), dim)
         return tuple(on(part, index).contiguous() for part, index in zip(parts, devices, strict=False))
 
     def scatter_out(tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int = 0, _: Any = None) -> Any:
+        _check(len(out) > 0, "Expected at least one output tensor to scatter to")
+        check_places(out, "output", "output tensor")
+        for index, each in enumerate(out):
+            _check(_fits(each, tensor, dim), f"Output tensor at index {index} has incorrect shape: {list(each.shape)}")
+        total = sum(each.size(dim) for each in out)
+        _check(
+            total == tensor.size(dim),
+            f"Total size for output tensors along scatter dim {dim % tensor.dim()} does not match the input size at "
+            f"that dim {tensor.size(dim)}, but got {total}",
+        )
         parts = tensor.split([each.size(dim) for each in out], dim)
         return tuple(each.copy_(part) for each, part in zip(out, parts, strict=True))
 
+    def check_gathered(tensors: Sequence[torch.Tensor], dim: int) -> None:
+        _check(len(tensors) > 0, "Expected at least one tensor to gather from")
+        check_places(tensors, "input", "tensor")
+        first = tensors[0]
+        for index, each in enumerate(tensors):
+            _check(
+                each.dim() == first.dim(),
+                f"Expected all input tensors to have the same number of dimensions, but tensor at index {index} has "
+                f"{each.dim()} dimensions, (expected {first.dim()})",
+            )
+            _check(
+                _fits(each, first, dim),
+                f"Input tensor at index {index} has invalid shape {list(each.shape)}, but expected {list(first.shape)}",
+            )
+
     def gather(tensors: Any, dim: int, destination: Any) -> torch.Tensor:
+        check_gathered(tensors, dim)
         index = device.current() if destination is None else destination
         return torch.cat([on(tensor, index) for tensor in tensors], dim)
 
     def gather_out(tensors: Any, out: torch.Tensor, dim: int) -> torch.Tensor:
-        return out.copy_(torch.cat([tensor.to(out.device) for tensor in tensors], dim))
+        check_gathered(tensors, dim)
+        joined = torch.cat([tensor.to(out.device) for tensor in tensors], dim)
+        _check(
+            out.shape == joined.shape,
+            f"Expected out tensor to have shape {list(joined.shape)}, but got {list(out.shape)}",
+        )
+        return out.copy_(joined)
 
     return {
         "_broadcast": broadcast,
@@ -103,6 +157,22 @@ def comm_functions(device: Device) -> Table:
         "_gather": gather,
         "_gather_out": gather_out,
     }
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    """torch's own words: programs match them."""
+    if not holds:
+        raise RuntimeError(otherwise)
+
+
+def _fits(tensor: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
+    """Whether two shapes are equal but for one dimension."""
+    if tensor.dim() != other.dim():
+        return False
+    sizes = [list(each.shape) for each in (tensor, other)]
+    for size in sizes:
+        size[dim] = 0
+    return sizes[0] == sizes[1]
 
 
 def reduce_add(inputs: Any, destination: Any = None) -> torch.Tensor:
