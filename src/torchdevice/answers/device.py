@@ -262,8 +262,9 @@ class Device:
     def fraction(self, index: int) -> float:
         return self._fraction[index]
 
-    def record_history(self, settings: HistorySettings) -> None:
-        """Note allocations from now on. Only a device with an allocator of ours sees them."""
+    def record_history(self, settings: HistorySettings) -> bool:
+        """Note allocations from now on; whether it does. Only a device with an allocator of ours sees them."""
+        return False
 
     def history(self) -> History:
         return History()

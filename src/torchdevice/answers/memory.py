@@ -34,7 +34,7 @@ def memory_functions(kind: str, device: Device) -> Table:
     def set_metadata(text: str) -> None:
         metadata[0] = text
 
-    history = [HistorySettings(False)]
+    recording = [False]
 
     def record(
         enabled: str | None, context: str | None, stacks: str, entries: int, clear: bool = False, *_: Any
@@ -55,8 +55,7 @@ def memory_functions(kind: str, device: Device) -> Table:
         set_history(HistorySettings(enabled and entries > 1, wanted if enabled else None, with_cpp, entries, clear))
 
     def set_history(settings: HistorySettings) -> None:
-        history[0] = settings
-        device.record_history(settings)
+        recording[0] = device.record_history(settings)
 
     def observe(observer: Any) -> None:
         device.observe_out_of_memory(observer)
@@ -80,7 +79,7 @@ def memory_functions(kind: str, device: Device) -> Table:
         f"_{kind}_record_memory_history": record,
         f"_{kind}_recordMemoryHistory": record,
         f"_{kind}_record_memory_history_legacy": record_in_the_old_way,
-        f"_{kind}_isHistoryEnabled": lambda: history[0].traced,
+        f"_{kind}_isHistoryEnabled": lambda: recording[0],
         f"_{kind}_allocationTraceback": traceback_of,
         f"_{kind}_attach_out_of_memory_observer": observe,
         f"_{kind}_setMemoryMetadata": set_metadata,

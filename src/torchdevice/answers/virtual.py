@@ -106,11 +106,12 @@ class Virtual(Device):
         limit = max(1, int(self._description.total_memory * fraction)) if fraction < 1 else self._limit  # 0 is no limit
         self._library.call("set_limit", index, limit)
 
-    def record_history(self, settings: HistorySettings) -> None:
+    def record_history(self, settings: HistorySettings) -> bool:
         context = HistorySettings.CONTEXTS.index(settings.context)
         self._library.call(
             "record_history", settings.traced, context, settings.with_cpp, settings.entries, settings.clear
         )
+        return settings.traced
 
     def history(self) -> History:
         return self._library.history()
