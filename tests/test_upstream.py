@@ -13,9 +13,13 @@ from tools.conformance.run import run_worker
 from tools.upstream import archive, page, run, table
 from tools.upstream.table import Run
 
-AT_MOST = 100  # tests of the selection
-# They take longer than all the others, or need a machine of their own.
-LEFT_OUT = ("fuzz", "large", "overflow", "threads", "subprocess", "import", "oom", "memory", "assert_async", "lazy")
+AT_LEAST = 100  # tests of the selection
+# They take longer than all the others, or need a machine of their own. A product of half-precision matrices takes a
+# minute on a processor without instructions for it.
+LEFT_OUT = (
+    "fuzz", "large", "overflow", "threads", "subprocess", "import", "oom", "memory", "assert_async", "lazy", "with_amp"
+)  # fmt: skip
+FOR_ANOTHER_PROCESSOR = "x86"  # in the reason of a test that unwinds C++ stacks
 
 
 def selection() -> list[str]:
@@ -23,10 +27,10 @@ def selection() -> list[str]:
     results = table.load()
     both = set(results["real"]["test_cuda"].names["passed"]) & set(results["cuda"]["test_cuda"].names["passed"])
     quick = sorted(name for name in both if not any(word in name for word in LEFT_OUT))
-    return quick[:: max(1, len(quick) // AT_MOST)]
+    return quick[:: max(1, len(quick) // AT_LEAST)]
 
 
-def tests_of_pytorch() -> Path:
+def fetched_tests() -> Path:
     try:
         return archive.tests()
     except urllib.error.URLError as error:
@@ -37,16 +41,18 @@ def tests_of_pytorch() -> Path:
 @recorded_on_pinned_torch
 def test_what_passed_once_passes() -> None:
     names = selection()
-    assert len(names) >= AT_MOST
-    rows = run_worker([*run.command(tests_of_pytorch(), "test_cuda", "cuda")], names)
-    assert {row["op"]: row for row in rows if row["status"] != "passed"} == {}
+    assert len(names) >= AT_LEAST
+    rows = run_worker(run.command(fetched_tests(), "test_cuda", "cuda"), names)
+    run_here = [row for row in rows if FOR_ANOTHER_PROCESSOR not in row.get("why", "")]
+    assert {row["op"]: row for row in run_here if row["status"] != "passed"} == {}
 
 
 @pytest.mark.processes
 def test_a_crash_and_a_hang_cost_one_test_each(tmp_path: Path) -> None:
-    (tmp_path / "test_three.py").write_text(
-        "import os, unittest\n"
-        "class TestThree(unittest.TestCase):\n"
+    (tmp_path / "test_some.py").write_text(
+        "import os, time, unittest\n"
+        "class TestSome(unittest.TestCase):\n"
+        "    def test_hangs(self): time.sleep(60)\n"
         "    def test_crash(self): os.kill(os.getpid(), 11)\n"
         "    def test_fails(self): self.assertEqual(1, 2)\n"
         "    def test_passes(self): pass\n"
@@ -54,15 +60,17 @@ def test_a_crash_and_a_hang_cost_one_test_each(tmp_path: Path) -> None:
         "    def test_skipped(self): pass\n",
         encoding="utf-8",
     )
-    command = [sys.executable, "-m", "tools.upstream.worker", str(tmp_path), "test_three", "real"]
-    names = [f"TestThree.test_{name}" for name in ("crash", "fails", "passes", "skipped")]
-    found = {row["op"].rpartition("_")[2]: row for row in run_worker(command, names)}
-    assert {name: row["status"] for name, row in found.items()} == {
-        "crash": "crashed",
-        "fails": "failed",
-        "passes": "passed",
-        "skipped": "skipped",
+    command = [sys.executable, "-m", "tools.upstream.worker", str(tmp_path), "test_some", table.REAL, "2"]
+    names = [f"TestSome.test_{name}" for name in ("crash", "hangs", "fails", "passes", "skipped")]
+    rows = run_worker(command, names)
+    assert Run.of(rows, torch="", machine="", date="").names == {
+        "crashed": ["TestSome.test_crash"],
+        "too long": ["TestSome.test_hangs"],
+        "failed": ["TestSome.test_fails"],
+        "passed": ["TestSome.test_passes"],
+        "skipped": ["TestSome.test_skipped"],
     }
+    found = {row["op"].rpartition("_")[2]: row for row in rows}
     assert found["fails"]["why"] == "AssertionError: 1 != 2"
     assert found["skipped"]["why"] == "why not"
 
@@ -78,7 +86,7 @@ def test_every_reason_is_one_of_a_test_that_passes_on_the_real_device() -> None:
     real = table.load()["real"]
     for file, known in table.reasons().items():
         for name in known:
-            assert any(each.startswith(name.rstrip("*")) for each in real[file].names["passed"]), name
+            assert name in real[file].names["passed"]
 
 
 def test_what_nobody_expected_is_told() -> None:

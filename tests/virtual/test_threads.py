@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -272,3 +274,24 @@ def test_a_profiler_may_outlive_a_capture() -> None:
     assert x.tolist() == [1.0, 1.0]
     graph.replay()
     assert x.tolist() == [2.0, 2.0]
+
+
+@on("cuda")
+def test_a_fork_beside_a_thread_that_allocates_does_not_hang() -> None:
+    done = threading.Event()
+
+    def allocate() -> None:
+        while not done.is_set():
+            torch.empty(1, device="cuda")
+
+    thread = threading.Thread(target=allocate)
+    thread.start()
+    for _ in range(30):
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            torch.empty(1, device="cuda")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    done.set()
+    thread.join()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import sys
 import tarfile
 import tempfile
 import urllib.request
 from pathlib import Path
+
+from torchdevice.config import cache_folder
 
 RELEASE = "2.6.0"  # of Debian 13
 NAME = f"pytorch_{RELEASE}+dfsg.orig.tar.xz"
@@ -20,8 +21,7 @@ SECONDS = 120
 
 def cache() -> Path:
     """Outside of the checkout: nothing of the archive becomes part of this project."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "torchdevice-upstream"
+    return cache_folder() / "upstream"
 
 
 def tests() -> Path:

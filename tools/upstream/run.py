@@ -24,8 +24,8 @@ from typing import Any
 
 from tools.conformance.run import ROOT, run_worker
 from tools.upstream import archive
-from tools.upstream.page import REAL, write_page
-from tools.upstream.table import Run, load, reason_for, reasons, save
+from tools.upstream.page import write_page
+from tools.upstream.table import REAL, Run, load, reasons, save
 
 RESULTS = ROOT / "build" / "upstream"
 FILES = {
@@ -51,7 +51,7 @@ Row = dict[str, Any]
 
 def kind(mode: str) -> str:
     """The type of the device that a mode is about."""
-    return "cuda" if mode == "real" else mode.partition("@")[0].partition(":")[0]
+    return "cuda" if mode == REAL else mode.partition("@")[0].partition(":")[0]
 
 
 def command(folder: Path, file: str, mode: str) -> list[str]:
@@ -101,7 +101,7 @@ def surprises(file: str, ours: Run, real: Run) -> list[str]:
     known = reasons().get(file, {})
     told = []
     for name in real.names["passed"]:
-        passes, reason = ours.outcome(name) == "passed", reason_for(name, known)
+        passes, reason = ours.outcome(name) == "passed", known.get(name)
         if passes and reason:
             told.append(f"{name} passes, and should not: {reason}")
         elif not passes and not reason:
@@ -109,12 +109,12 @@ def surprises(file: str, ours: Run, real: Run) -> list[str]:
     return told
 
 
-def machine(mode: str) -> str:
-    """What computed."""
+def machine(mode: str) -> tuple[str, str]:
+    """The version of torch, and what computed."""
     code = "import torch; print(torch.__version__, torch.cuda.get_device_name(0) if torch.cuda.is_available() else '')"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     version, _, name = done.stdout.strip().partition(" ")
-    return f"{version}\n{name if mode == 'real' or '@' in mode else 'CPU'}"
+    return version, name if mode == REAL or "@" in mode else "CPU"
 
 
 def main() -> int:
@@ -125,7 +125,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     found = run(options.mode, options.files or list(FILES[kind(options.mode)]), options.jobs)
-    version, name = machine(options.mode).split("\n")
+    version, name = machine(options.mode)
     today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
     results, told = load(), 0
     for file, rows in found.items():

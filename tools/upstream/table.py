@@ -11,12 +11,15 @@ from typing import Any
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
 EXPECTED = HERE / "expected.json"  # file → reason → tests that pass on a real device and not on a virtual one
-OUTCOMES = ("passed", "failed", "crashed", "skipped")
+REAL = "real"  # the mode of the device that is there
+TOO_LONG = "too long"
+ENDED_BY_THE_CLOCK = 1  # the exit status that `faulthandler` gives a worker whose test took too long
+OUTCOMES = ("passed", "failed", "crashed", TOO_LONG, "skipped")
 
 
 @dataclass
 class Run:
-    """One file of tests in one mode. `names` by outcome; a crash may be a test that took too long."""
+    """One file of tests in one mode. `names` by outcome."""
 
     torch: str
     machine: str
@@ -28,7 +31,8 @@ class Run:
         """From the lines that a worker printed."""
         names: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
         for row in rows:
-            names[row["status"]].append(row["op"])
+            late = row.get("error") == f"exit code {ENDED_BY_THE_CLOCK}"
+            names[TOO_LONG if late else row["status"]].append(row["op"])
         return cls(names={outcome: sorted(each) for outcome, each in names.items()}, **facts)
 
     def outcome(self, name: str) -> str:
@@ -54,13 +58,6 @@ def save(results: Results, path: Path = RESULTS) -> None:
 
 
 def reasons() -> dict[str, dict[str, str]]:
-    """Why tests are expected to fail: file → test → reason. A name that ends in `*` stands for all that begin so."""
+    """Why tests are expected to fail: file → test → reason."""
     told = json.loads(EXPECTED.read_text(encoding="utf-8"))
     return {file: {name: reason for reason, names in groups.items() for name in names} for file, groups in told.items()}
-
-
-def reason_for(name: str, known: Mapping[str, str]) -> str | None:
-    """Of one test of a file."""
-    if name in known:
-        return known[name]
-    return next((why for each, why in known.items() if each.endswith("*") and name.startswith(each[:-1])), None)

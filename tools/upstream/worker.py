@@ -1,10 +1,11 @@
 """Runs tests of one of PyTorch's files in this process and prints a line of JSON per test.
 
     python -m tools.upstream.worker FOLDER FILE MODE --list      their names
-    python -m tools.upstream.worker FOLDER FILE MODE             runs the names on its input
+    python -m tools.upstream.worker FOLDER FILE MODE             runs the names on its input, each for at most a minute
+    python -m tools.upstream.worker FOLDER FILE MODE 5           … for at most five seconds
 
-MODE is what TORCHDEVICE_VIRTUAL takes, or "real" for the device that is there. A test that takes longer than `SECONDS`
-ends the process, as a crash does; the caller goes on with the next one (`tools.conformance.run.run_worker`).
+MODE is what TORCHDEVICE_VIRTUAL takes, or "real" for the device that is there. A test that takes longer ends the
+process, as a crash does; the caller goes on with the next one (`tools.conformance.run.run_worker`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from tools.upstream.table import REAL
+
 SECONDS = 60
 PLACE = re.compile(r'^  File "[^"]*/(\w+\.py)", line (\d+)', re.MULTILINE)
 ONE_LINE = 300
@@ -30,11 +33,11 @@ ONE_LINE = 300
 def load(folder: Path, file: str, mode: str) -> dict[str, unittest.TestCase]:
     """The tests by name, on the device."""
     name, _, accelerator = mode.partition("@")
-    os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "cuda" if mode == "real" else name.partition(":")[0]
+    os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "cuda" if mode == REAL else name.partition(":")[0]
     os.environ["PYTORCH_TEST_WITH_SLOW"] = "0"
     os.chdir(folder)
     sys.path.insert(0, str(folder))
-    if mode != "real":
+    if mode != REAL:
         import torchdevice.virtual
 
         torchdevice.virtual.install(name, on=accelerator or "cpu")
@@ -81,10 +84,11 @@ def main() -> None:
         lines.write("\n".join(sorted(tests)) + "\n")
         lines.close()
         return
+    seconds = int(options[0]) if options else SECONDS
     names = sys.stdin.read().split("\n")
     for name in names:
         print(json.dumps({"op": name, "status": "started"}), file=lines, flush=True)
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        faulthandler.dump_traceback_later(seconds, exit=True)
         begun = time.monotonic()
         row = run(tests[name])
         faulthandler.cancel_dump_traceback_later()

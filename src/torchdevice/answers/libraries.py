@@ -38,7 +38,7 @@ _TEXTS = {
 
 
 def cudart(device: Device) -> SimpleNamespace:
-    """The runtime module: profiler switches succeed and do nothing."""
+    """The runtime module: profiler switches succeed and do nothing, page locking is the device's."""
     succeed = constant(CudaStatus.success)
 
     def register(address: int, size: int, flags: int = 0) -> CudaStatus:

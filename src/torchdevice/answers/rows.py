@@ -80,7 +80,7 @@ ANSWERS = {
     "fraction": Answer("`torch.mps.set_per_process_memory_fraction`", "torch.xpu's own", "kept and given back"),
     "raw_block": _same("a byte tensor on the target; its address"),
     "pool": _same("a pool with an identity; the target's allocator serves it"),
-    "history": _same("a snapshot without segments; a virtual device's own, with stacks"),
+    "history": _same("a snapshot without segments; a virtual device lists its own"),
     "load": Answer(
         "the processor's load and memory (psutil)", "the processor's load and memory (psutil)", "psutil's figures"
     ),
@@ -94,7 +94,7 @@ ANSWERS = {
     "flags": _same("`sm_80`, as the capability says"),
     "xpu_flags": _same("`pvc`, one architecture"),
     "handle": _same("0: no cuBLAS or cuSOLVER behind it"),
-    "cudart": _same("a runtime module whose calls succeed; a virtual device remembers what was page-locked"),
+    "cudart": _same("a runtime module whose calls succeed"),
     "nvtx": _same("ranges nest and give their depth; nobody reads them"),
     "nccl": _same("collectives over a list of tensors of this process; version 2.27.3"),
     "comm": _same("copies, splits and sums on the target"),

@@ -52,6 +52,6 @@ dist.all_reduce(total, op=dist.ReduceOp.AVG)
 if rank == 0:
     print(f"final loss {total.item():.6f} of {world_size} processes", flush=True)
 dist.destroy_process_group()
-# torch itself, with gloo and without us, ends one process of ten with SIGABRT while the interpreter shuts down
-# ("terminate called without an active exception"). What is tested here has been done by now.
+# torch with gloo, also without us, sometimes ends with SIGABRT while the interpreter shuts down ("terminate called
+# without an active exception"). What is tested here has been done by now.
 os._exit(0)

@@ -1,7 +1,6 @@
 // Current device, streams and events of the virtual devices, and the autograd engine's per-device queues.
-// On the CPU everything computes at once on the calling thread: a stream is a name, and the time until which it was asked
-// to do nothing; an event is a time stamp. On an
-// accelerator they are its own.
+// On the CPU everything computes at once on the calling thread. A stream is a name, with the time until which it was asked
+// to do nothing; an event is a time stamp. On an accelerator they are its own.
 #include "device.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -185,8 +184,9 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
     if (!backing.is_host()) return backing.guard().elapsedTime(behind(a), behind(b), backing.device(checked(device)).index());
     auto *from = static_cast<EventData*>(a), *to = static_cast<EventData*>(b);
-    TORCH_CHECK(from->device == to->device, "CUDA error: invalid resource handle");
-    TORCH_CHECK(to->recorded_at <= milliseconds() && from->recorded_at <= milliseconds(), "CUDA error: device not ready");
+    const auto name = c10::DeviceTypeName(config.type);
+    TORCH_CHECK(from->device == to->device, name, " error: invalid resource handle");
+    TORCH_CHECK(std::max(from->recorded_at, to->recorded_at) <= milliseconds(), name, " error: device not ready");
     return to->recorded_at - from->recorded_at;
   }
 #if __has_include(<c10/core/DeviceCapability.h>)

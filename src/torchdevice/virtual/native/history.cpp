@@ -4,6 +4,8 @@
 
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include <pthread.h>
+
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -13,6 +15,9 @@
 namespace torchdevice {
 
 namespace {
+
+struct History;
+History& history();
 
 using Traceback = std::shared_ptr<torch::CapturedTraceback>;
 
@@ -35,7 +40,11 @@ struct History {
   std::vector<OutOfMemoryObserver> observers;
 };
 History& history() {
-  static auto* h = new History;  // outlives every allocation
+  static auto* h = [] {
+    // A child that was forked while another thread allocated would wait for that thread, which it does not have.
+    pthread_atfork([] { history().mutex.lock(); }, [] { history().mutex.unlock(); }, [] { history().mutex.unlock(); });
+    return new History;  // outlives every allocation
+  }();
   return *h;
 }
 

@@ -45,11 +45,11 @@ void check_new(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> 
 }
 
 // Called with everything that is new and that nothing was written to yet.
-Tensor finished(const Tensor& made) {
+Tensor finished(Tensor made) {
   if (C10_UNLIKELY(capturing())) capture_own(made);
   auto& context = at::globalContext();
   if (C10_UNLIKELY(context.deterministicAlgorithms()) && context.deterministicFillUninitializedMemory())
-    at::native::fill_empty_deterministic_(const_cast<Tensor&>(made));
+    at::native::fill_empty_deterministic_(made);
   return made;
 }
 
