@@ -47,7 +47,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _is_cudas(error: RuntimeError) -> None:
     assert str(error).startswith("CUDA out of memory. Tried to allocate ")
-    assert "DefaultCPUAllocator: can't allocate memory" in str(error)
+    assert "DefaultCPUAllocator: " in str(error)
     assert len(error.args) == 1
     assert isinstance(error.__cause__, RuntimeError)
     assert "CUDA" not in str(error.__cause__)

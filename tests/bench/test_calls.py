@@ -17,6 +17,7 @@ from torchdevice.bench.calls import QUESTIONS, count_instructions
 BASELINE = Path(__file__).with_name("baseline.json")
 TOLERATED = 1.05
 ATTEMPTS = 3
+CANNOT_READ = "readdwarf"  # what valgrind 3.19 says of torch's library for ARM, before anything runs
 # A redirected call finds its place by the address of code, so the dictionary's work varies from run to run.
 TOLERATED_WHERE_REDIRECTED = 1.15
 
@@ -48,7 +49,12 @@ def test_no_call_is_dearer_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
     least: dict[str, float] = {}
     for attempt in range(ATTEMPTS):
         monkeypatch.setenv("ANOTHER_HEAP", "x" * 700 * attempt)
-        counts = count_instructions(("plain", "active"))
+        try:
+            counts = count_instructions(("plain", "active"))
+        except SystemExit as error:
+            if CANNOT_READ not in str(error):
+                raise
+            pytest.skip(f"{error}")
         ratios = {name: round(counts["active"][name] / counts["plain"][name], 3) for name in counts["plain"]}
         least = {name: min(ratio, least.get(name, ratio)) for name, ratio in ratios.items()}
         if not (dear := too_dear(least)):

@@ -139,7 +139,7 @@ CLASSIC = (
         on_cpu=_text(
             (
                 ("torch.cuda.OutOfMemoryError", "RuntimeError"),
-                ('"out of memory" in', '"can\'t allocate memory" in'),
+                ('"out of memory" in', '"DefaultCPUAllocator: " in'),
             ),
             _MEMORY,
         ),

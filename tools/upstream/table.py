@@ -43,17 +43,37 @@ class Run:
 Results = dict[str, dict[str, Run]]  # mode → file → run
 
 
+def packed(names: list[str]) -> dict[str, str]:
+    """Class → its tests: thousands of names, a line per class."""
+    classes: dict[str, list[str]] = {}
+    for name in names:
+        owner, _, test = name.partition(".")
+        classes.setdefault(owner, []).append(test)
+    return {owner: " ".join(tests) for owner, tests in classes.items()}
+
+
+def unpacked(classes: Mapping[str, str]) -> list[str]:
+    """The names again."""
+    return [f"{owner}.{test}" for owner, tests in classes.items() for test in tests.split()]
+
+
 def load(path: Path = RESULTS) -> Results:
     """What was kept."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return {mode: {file: Run(**run) for file, run in files.items()} for mode, files in kept.items()}
+
+    def run(told: dict[str, Any]) -> Run:
+        return Run(**{**told, "names": {outcome: unpacked(each) for outcome, each in told["names"].items()}})
+
+    return {mode: {file: run(told) for file, told in files.items()} for mode, files in kept.items()}
 
 
 def save(results: Results, path: Path = RESULTS) -> None:
     """Keep them."""
-    plain = {
-        mode: {file: asdict(run) for file, run in sorted(files.items())} for mode, files in sorted(results.items())
-    }
+
+    def told(run: Run) -> dict[str, Any]:
+        return {**asdict(run), "names": {outcome: packed(names) for outcome, names in run.names.items()}}
+
+    plain = {mode: {file: told(run) for file, run in sorted(files.items())} for mode, files in sorted(results.items())}
     path.write_text(json.dumps(plain, indent=0) + "\n", encoding="utf-8")
 
 

@@ -116,7 +116,10 @@ def count_instructions(variants: tuple[str, ...] = VARIANTS) -> dict[str, dict[s
         child = [sys.executable, "-m", "torchdevice.bench.calls", "--counted", *variants]
         # Dictionaries look further or less far by the seed of their hashes.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        subprocess.run([*command, *child], env=environment, check=True, capture_output=True)
+        done = subprocess.run([*command, *child], env=environment, check=False, capture_output=True, text=True)
+        if done.returncode:
+            said = next((line for line in done.stderr.splitlines() if line.startswith("valgrind: ")), done.stderr)
+            raise SystemExit(f"valgrind could not run Python with torch on this machine. {said}")
         dumps = sorted(glob.glob(f"{out}.*"), key=lambda name: int(name.rpartition(".")[2]))
         totals = [_total(Path(dump).read_text()) for dump in dumps]
     found = {}
