@@ -200,3 +200,40 @@ def test_a_lazy_clone_is_a_copy() -> None:
     copy = torch._lazy_clone(x)
     x.fill_(2)
     assert copy.tolist() == [1.0, 1.0, 1.0]
+
+
+@on("cuda")
+def test_composites_that_choose_a_kernel_by_the_type_of_the_device() -> None:
+    x = torch.tensor([[1.0, 2.0, 2.0], [3.0, 3.0, 1.0]])
+    out = (torch.empty(0, device="cuda"), torch.empty(0, dtype=torch.long, device="cuda"))
+    torch.mode(x.cuda(), out=out)
+    assert out[0].tolist() == torch.mode(x).values.tolist()
+    for more in ((), (False,), (False, 3.0)):
+        torch.testing.assert_close(
+            torch.kaiser_window(8, *more, device="cuda").cpu(), torch.kaiser_window(8, *more), rtol=0, atol=0
+        )
+
+
+@on("cuda")
+def test_cudnns_sampler_is_the_cpus() -> None:
+    results = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        image = torch.rand(1, 2, 4, 4).to(device).requires_grad_()
+        grid = (torch.rand(1, 3, 3, 2) * 2 - 1).to(device).requires_grad_()
+        if device == "cuda":
+            sampled = torch.ops.aten.cudnn_grid_sampler(image, grid)
+        else:
+            sampled = torch.nn.functional.grid_sample(image, grid, align_corners=True)
+        sampled.square().sum().backward()
+        results.append([sampled.detach().cpu(), image.grad.cpu(), grid.grad.cpu()])
+    torch.testing.assert_close(*results)
+
+
+@on("cuda")
+def test_cudas_words_for_a_result_and_for_indices_elsewhere() -> None:
+    x = torch.ones(3, device="cuda")
+    with pytest.raises(RuntimeError, match="Expected out tensor to have device cuda:0, but got cpu instead"):
+        torch.sum(x, 0, out=torch.empty(()))
+    with pytest.raises(RuntimeError, match=r"indices should be either on cpu or on the same device .* \(cpu\)"):
+        torch.ones(3)[torch.tensor([0], device="cuda")]

@@ -16,6 +16,7 @@ import collections
 import datetime
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -141,7 +142,12 @@ def _named(chosen: tuple[str, ...]) -> str:
     return ", ".join(each.removeprefix("tests/") for each in chosen) or "all"
 
 
-def run(name: str, python: Path, digest: str, chosen: tuple[str, ...], machine: str = "no GPU") -> Result:
+def processor() -> str:
+    """What the page calls a machine without a GPU."""
+    return "no GPU" if platform.machine() in {"x86_64", "AMD64"} else f"no GPU, {platform.machine()}"
+
+
+def run(name: str, python: Path, digest: str, chosen: tuple[str, ...], machine: str = "") -> Result:
     """Everything on one torch that is installed."""
     FOLDER.mkdir(exist_ok=True)
     tell = "import platform, torch; print(torch.__version__, platform.python_version())"
@@ -150,7 +156,7 @@ def run(name: str, python: Path, digest: str, chosen: tuple[str, ...], machine: 
         raise VersionError(f"torch cannot be imported: {said.stderr.strip().splitlines()[-1]}")
     build, version = said.stdout.split()
     today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
-    result = Result(name, build, version, digest, today, machine=machine, suites=_named(chosen))
+    result = Result(name, build, version, digest, today, machine=machine or processor(), suites=_named(chosen))
     newcomer(python, result)
     suites(python, result, chosen)
     print(f"  {result.passed} passed, {len(result.failed)} failed, {sum(result.skipped.values())} skipped", flush=True)

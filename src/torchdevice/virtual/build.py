@@ -37,6 +37,8 @@ SOURCES = (
     "hooks.cpp",
     "relabel.cpp",
     "kernel.cpp",
+    "determinism.cpp",
+    "dtypes.cpp",
     "graphs.cpp",
     "native.cpp",
     "api.cpp",

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import importlib.machinery
 import sys
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -94,6 +95,8 @@ def _share_between_processes(kind: str, lib: Library) -> None:
         return original_is_shared(self) or _HOME in self.__dict__
 
     def share(self: torch.UntypedStorage) -> tuple[Any, ...]:
+        if self.device.type != kind:
+            raise RuntimeError("_share_cuda_: only available on CUDA")
         return (self.device.index, builds.handle_of(home_of(self)), self.nbytes(), 0, b"", 0, b"", False)
 
     def attach(cls: type, device: int, handle: tuple[Any, ...], size: int, *_: Any) -> torch.UntypedStorage:
@@ -142,6 +145,20 @@ DTYPES = {
 VIEWED = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)
 
 
+NOT_RECOMMENDED = (
+    "The torch.cuda.*DtypeTensor constructors are no longer recommended. It's best to use methods such as "
+    "torch.tensor(data, dtype=*, device='cuda') to create tensors."
+)
+_warned: set[str] = set()
+
+
+def _warn_once(text: str) -> None:
+    """As torch does in C++: once per process, unless `torch.set_warn_always(True)` was called."""
+    if text not in _warned or torch.is_warn_always_enabled():
+        _warned.add(text)
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+
 class LegacyType(type):
     """The type of those classes: `isinstance(x, torch.cuda.FloatTensor)` asks for device and dtype, as torch's does."""
 
@@ -155,7 +172,8 @@ class LegacyType(type):
 
     def __call__(cls, *arguments: Any, **options: Any) -> torch.Tensor:
         """FloatTensor(), (2, 3), (sequence), (storage), (tensor): a new tensor on the current device."""
-        device = torch.device(options.get("device", "cuda"))
+        _warn_once(NOT_RECOMMENDED)
+        device = torch.device(options.get("device") or "cuda")
         if not arguments:
             return torch.empty(0, dtype=cls.dtype, device=device)
         first = arguments[0]
@@ -204,7 +222,7 @@ def install_legacy_types() -> None:
         nonlocal default_is_here
         default_is_here = isinstance(kind, LegacyType)
         if isinstance(kind, LegacyType):
-            torch.set_default_dtype(kind.dtype)
+            original_default(getattr(torch, kind.__name__))
             torch.set_default_device("cuda")
         else:
             original_default(kind)

@@ -1,15 +1,17 @@
 // What the parts of the virtual-device library share: the configuration, and what each part offers to the others.
 //
-//   backing.cpp  what holds the bytes and computes: the CPU, or an accelerator that is really there
-//   memory.cpp   the allocator with its per-device statistics and limit, pinned host memory
-//   guard.cpp    current device, streams, events; the autograd engine's queues
-//   hooks.cpp    what ATen asks of a backend (MPS, CUDA, XPU hooks) and the random generator
-//   relabel.cpp  virtual tensor <-> tensor of the backing over the same bytes, for every layout
-//   kernel.cpp   the one boxed kernel behind (nearly) all operators, counts, refusals
-//   graphs.cpp   capture and replay of calls
-//   history.cpp  which memory is held, what was allocated and freed
-//   native.cpp   operators that need a kernel of their own
-//   api.cpp      the C functions that Python calls; nothing else is visible from outside
+//   backing.cpp      what holds the bytes and computes: the CPU, or an accelerator that is really there
+//   memory.cpp       the allocator with its per-device statistics and limit, pinned host memory
+//   guard.cpp        current device, streams, events; the autograd engine's queues
+//   hooks.cpp        what ATen asks of a backend (MPS, CUDA, XPU hooks) and the random generator
+//   relabel.cpp      virtual tensor <-> tensor of the backing over the same bytes, for every layout
+//   kernel.cpp       the one boxed kernel behind (nearly) all operators, counts, refusals
+//   graphs.cpp       capture and replay of calls
+//   determinism.cpp  operators that CUDA has no deterministic kernel for
+//   dtypes.cpp       dtypes that the kernels of GPUs take and the CPU's refuse
+//   history.cpp      which memory is held, what was allocated and freed
+//   native.cpp       operators that need a kernel of their own
+//   api.cpp          the C functions that Python calls; nothing else is visible from outside
 //
 // A *virtual* tensor carries the virtual device type (mps, cuda, xpu). Its bytes belong to the *backing*, whose kernels
 // compute. "On the host" and "on the backing" are the same only where the backing is the CPU.
@@ -30,7 +32,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -178,6 +182,8 @@ struct Twin {
 Twin* twin_of(const c10::DataPtr& data);  // null: memory that was not allocated under the virtual label
 // The same bytes under the virtual device's label; counted until they are freed. Raises when the limit is passed.
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device);
+// Prepares memory to be shared until somebody writes. False: it cannot be.
+bool make_shareable(StorageImpl& storage);
 // What the backing's allocator made of it, for an allocation under the virtual label.
 const c10::DataPtr& unlabelled(const c10::DataPtr& data);
 // The backing had no memory left: the virtual device says so in the words and the class of the real one.
@@ -235,8 +241,12 @@ enum Flag : uint32_t {  // Python gives them by name: kFlags in api.cpp
   kEvenSizes = 16,     // adaptive pooling: the real backend refuses sizes that do not divide
   kOnHost = 32,        // the backing lacks it: the CPU computes, with copies
 };
+struct Alert;
+struct Wider;
 struct OpRecord {
   std::string name;
+  const Alert* alert = nullptr;  // CUDA has no deterministic kernel for it
+  const Wider* wider = nullptr;  // the CPU has no kernel for some dtypes
   uint32_t flags = 0;
   uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the real backend's kernel refuses
   std::atomic<uint64_t> calls{0}, denied{0}, on_host{0};
@@ -262,6 +272,16 @@ torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
 // For composites that the real backend refuses for some dtypes: checks, then lets torch decompose as ever.
 torch::CppFunction dtype_guard(OpRecord* record);
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality);
+
+// ---- determinism.cpp
+const Alert* alert_of(std::string_view name);  // null: there is none on this device
+// What torch says of such a kernel under torch.use_deterministic_algorithms: an error, or a warning.
+void alert(const Alert& about, const c10::OperatorHandle& op, const Stack& stack);
+
+// ---- dtypes.cpp
+const Wider* wider_of(std::string_view name);  // null: nothing is to be done
+// Calls `run` with arguments of a wider dtype on the stack. False: these need none, and nothing was done.
+bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run);
 
 // ---- graphs.cpp; "capturing" is said of the calling thread
 int64_t capture_begin();

@@ -83,7 +83,7 @@ void refuse_uneven(const Stack& stack, size_t base, OpRecord* record) {
 }
 
 // Operators whose result the host waits for: torch says so of those whose shape or value depends on what tensors hold.
-// Indexing waits for masks only, which become indices.
+// Indexing waits for masks, which become indices, and for indices of the host.
 bool takes_indices(const c10::FunctionSchema& schema) {
   const auto at = schema.argumentIndexWithName("indices");
   return at && schema.arguments()[*at].type()->kind() == c10::TypeKind::ListType;
@@ -92,18 +92,23 @@ bool may_wait(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output) || takes_indices(op.schema());
 }
 
-// What is told the size of its result does not wait.
+// What is told the size of its result does not wait. A number for all places of a mask needs no indices.
 bool waits(const c10::OperatorHandle& op, const Stack& stack) {
   const auto& arguments = op.schema().arguments();
   const size_t base = stack.size() - arguments.size();
-  bool masked = false;
+  bool masked = false, moved = false, number = false;
   for (size_t i = 0; i < arguments.size(); i++) {
-    if (arguments[i].name() == "output_size" && !stack[base + i].isNone()) return false;
-    if (!stack[base + i].isOptionalTensorList()) continue;
-    for (const auto& t : stack[base + i].toOptionalTensorVector())
-      masked |= t && t->defined() && (t->scalar_type() == c10::kBool || t->scalar_type() == c10::kByte);
+    const c10::IValue& v = stack[base + i];
+    if (arguments[i].name() == "output_size" && !v.isNone()) return false;
+    if (arguments[i].name() == "values" && v.isTensor()) number = v.toTensor().device().is_cpu() && v.toTensor().numel() == 1;
+    if (!v.isOptionalTensorList()) continue;
+    for (const auto& t : v.toOptionalTensorVector()) {
+      if (!t || !t->defined()) continue;
+      masked |= t->scalar_type() == c10::kBool || t->scalar_type() == c10::kByte;
+      moved |= t->device().is_cpu();
+    }
   }
-  return masked || !takes_indices(op.schema());
+  return moved || (masked && !number) || !takes_indices(op.schema());
 }
 
 std::atomic<int> sync_debug_mode{0};
@@ -116,7 +121,10 @@ void warn_fallback(const c10::OperatorHandle& op) {
 }
 
 // ------------------------------------------------------------------------------------------------------- the kernel
+bool is_written(const c10::Argument& a) { return a.alias_info() && a.alias_info()->isWrite(); }
+
 c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint32_t flags) {
+  if (is_written(a)) flags |= kWritten;
   if (v.isTensor()) return call.enter(v.toTensor(), a.name().c_str(), flags);
   if (v.isTensorList()) {
     c10::List<Tensor> list;
@@ -129,9 +137,10 @@ c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint
     // Index lists: tensors of the host are welcome in them.
     c10::List<std::optional<Tensor>> list;
     for (const auto& t : v.toOptionalTensorVector()) {
+      const Device indexed = call.device ? *call.device : Device(c10::kCPU);  // `self` comes first
       TORCH_CHECK(
-          !t || !t->defined() || !call.device || !is_virtual(*t) || t->device() == *call.device,
-          "indices should be either on cpu or on the same device as the indexed tensor (", *call.device, ")");
+          !t || !t->defined() || !is_virtual(*t) || t->device() == indexed,
+          "indices should be either on cpu or on the same device as the indexed tensor (", indexed, ")");
       list.push_back(t ? std::optional<Tensor>(call.enter(*t, a.name().c_str(), flags | kAnyDevice)) : std::nullopt);
     }
     return list;
@@ -244,8 +253,13 @@ std::atomic<bool> host_allowed{true};
 
 uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::memory_order_relaxed)->front(); }
 
-[[noreturn]] void report_misfit(const c10::OperatorHandle& op, const Call& call) {
+[[noreturn]] void report_misfit(const c10::OperatorHandle& op, const Call& call, uint32_t flags) {
   const auto& schema = op.schema();
+  // Kernels that check no devices find it when they look at the result.
+  const auto at = schema.argumentIndexWithName(call.misfit_name);
+  TORCH_CHECK(
+      !(flags & kNoDeviceCheck) || !at || !schema.arguments()[*at].is_out(), "Expected out tensor to have device ",
+      *call.device, ", but got ", call.misfit.device(), " instead");
   std::string method = std::string("wrapper_") + c10::toString(config.key()) + "_" +
       schema.name().substr(schema.name().find("::") + 2) + (schema.overload_name().empty() ? "" : "_" + schema.overload_name());
   c10::impl::common_device_check_failure(*call.device, call.misfit, method.c_str(), call.misfit_name);
@@ -319,6 +333,11 @@ void run_boxed(
   if (C10_UNLIKELY(record->denied_dtypes)) refuse_dtypes(op, *stack, base, record);
   if (C10_UNLIKELY(record->flags & kEvenSizes)) refuse_uneven(*stack, base, record);
 
+  if (C10_UNLIKELY(record->alert != nullptr) && at::globalContext().deterministicAlgorithms()) alert(*record->alert, op, *stack);
+  if (C10_UNLIKELY(record->wider != nullptr) &&
+      run_wider(*record->wider, op, stack, [&] { run_boxed(op, keys, stack, record, functionality); }))
+    return;
+
   const Plan plan = plan_of(op, record);
   const bool noting = C10_UNLIKELY(capturing());
   if (C10_UNLIKELY(record->waits.load(std::memory_order_relaxed)) && (noting || sync_debug_mode) && waits(op, *stack)) {
@@ -329,7 +348,7 @@ void run_boxed(
   if (noting) {
     before.assign(stack->end() - static_cast<long>(n), stack->end());
     for (size_t i = 0; i < n; i++)
-      if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite()) each_tensor(before[i], capture_touch);
+      if (is_written(arguments[i])) each_tensor(before[i], capture_touch);
   }
 
   Call call;
@@ -348,7 +367,7 @@ void run_boxed(
       }
     }
   }
-  if (C10_UNLIKELY(call.misfit.defined() && call.device)) report_misfit(op, call);
+  if (C10_UNLIKELY(call.misfit.defined() && call.device)) report_misfit(op, call, record->flags);
   std::optional<Drawing> drawing;
   if (const uint8_t at = generator_of(record); C10_UNLIKELY(at != kNone)) {
     const Device device = call.device ? *call.device : Device(config.type, current_device());
@@ -379,6 +398,8 @@ OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes, 
     r.all.emplace_back();
     slot = &r.all.back();
     slot->name = std::move(name);
+    slot->alert = alert_of(slot->name);
+    slot->wider = wider_of(slot->name);
     slot->flags = flags;
     slot->denied_dtypes = denied_dtypes;
   }

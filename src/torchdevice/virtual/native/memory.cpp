@@ -6,12 +6,14 @@
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/COW.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <unordered_map>
 
 namespace torchdevice {
 
@@ -103,6 +105,35 @@ void free_block(void* p) {
   u.blocks--;
   u.blocks_freed++;
   delete block;
+}
+
+// Blocks whose memory tensors share until one of them writes. torch wants such memory to be its own context.
+struct SharedBlocks {
+  std::mutex mutex;
+  std::unordered_map<const void*, Block*> all;  // by address
+};
+SharedBlocks& shared_blocks() {
+  static auto* blocks = new SharedBlocks;  // outlives every tensor
+  return *blocks;
+}
+void free_shared(void* address) {
+  auto& shared = shared_blocks();
+  Block* block;
+  {
+    std::lock_guard<std::mutex> lock(shared.mutex);
+    const auto found = shared.all.find(address);
+    block = found->second;
+    shared.all.erase(found);
+  }
+  free_block(block);
+}
+
+Block* block_of(const c10::DataPtr& data) {  // null: memory that was not allocated under the virtual label
+  if (C10_LIKELY(data.get_deleter() == &free_block)) return static_cast<Block*>(data.get_context());
+  if (data.get_deleter() != &free_shared) return nullptr;
+  auto& shared = shared_blocks();
+  std::lock_guard<std::mutex> lock(shared.mutex);
+  return shared.all.at(data.get());
 }
 
 bool passes_limit(const Usage& u, int64_t held, int64_t more) {
@@ -244,11 +275,25 @@ struct PinnedAllocator final : at::HostAllocator {
 }  // namespace
 
 Twin* twin_of(const c10::DataPtr& data) {
-  return data.get_deleter() == &free_block ? &static_cast<Block*>(data.get_context())->twin : nullptr;
+  Block* block = block_of(data);
+  return block ? &block->twin : nullptr;
 }
 
 const c10::DataPtr& unlabelled(const c10::DataPtr& data) {
-  return data.get_deleter() == &free_block ? static_cast<const Block*>(data.get_context())->inner : data;
+  const Block* block = block_of(data);
+  return block ? block->inner : data;
+}
+
+bool make_shareable(StorageImpl& storage) {
+  auto& data = storage._mutable_data_ptr_no_checks();
+  if (data.get_deleter() == &free_block && data.get()) {
+    auto& shared = shared_blocks();
+    std::lock_guard<std::mutex> lock(shared.mutex);
+    void* address = data.get();
+    shared.all[address] = static_cast<Block*>(data.release_context());
+    storage.set_data_ptr_noswap(c10::DataPtr(address, address, &free_shared, storage.device()));
+  }
+  return data.get_deleter() == &free_shared || c10::impl::cow::is_cow_data_ptr(data);
 }
 
 size_t free_memory(DeviceIndex device) {

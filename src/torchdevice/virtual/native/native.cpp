@@ -7,9 +7,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/cudnn_is_acceptable.h>
+#include <ATen/ops/grid_sampler_2d.h>
+#include <ATen/ops/grid_sampler_2d_backward.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
@@ -101,7 +104,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     wait_for_current_stream(is_virtual(self) ? self.device().index() : src.device().index());
   }
   Call call;
-  const Tensor to = is_virtual(self) ? call.stand_in(self) : self, from = is_virtual(src) ? call.stand_in(src) : src;
+  const Tensor to = is_virtual(self) ? call.stand_in(self, true) : self, from = is_virtual(src) ? call.stand_in(src) : src;
   {
     at::AutoDispatchBelowADInplaceOrView guard;
     Computing here;
@@ -134,8 +137,8 @@ IValue argument(const OperatorHandle& op, const Stack& stack, const char* name) 
   return {};
 }
 
-Stack call_op(const char* name, Stack stack) {
-  c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(&stack);
+Stack call_op(const char* name, Stack stack, const char* overload = "") {
+  c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).callBoxed(&stack);
   return stack;
 }
 
@@ -444,9 +447,37 @@ void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* 
   give(op, stack, dx.to(x.scalar_type()));
 }
 
-// Copies that wait for a write need an allocator whose memory has no owner but its address.
-void copy_now(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  give(op, stack, tensor(op, stack, "self").clone());
+void lazy_clone(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const Tensor self = tensor(op, stack, "self");
+  const bool can_wait = make_shareable(*self.storage().unsafeGetStorageImpl());
+  give(op, stack, can_wait ? at::native::_lazy_clone(self) : self.clone());
+}
+
+// Composites of torch that look for a kernel by the type of the device.
+void on_backing(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  run_boxed(op, keys, stack, make_record(toString(op.operator_name()), 0, 0));
+}
+
+// The CPU's kernel refuses complex numbers.
+void sum_of_numbers(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const Tensor self = tensor(op, stack, "self"), out = tensor(op, stack, "out");
+  if (!self.is_complex()) return on_backing(op, keys, stack);
+  Stack sum{self.masked_fill(self.isnan(), 0), argument(op, *stack, "dim"), argument(op, *stack, "keepdim"),
+            argument(op, *stack, "dtype")};
+  const Tensor result = call_op("aten::sum", std::move(sum), "dim_IntList")[0].toTensor();
+  give(op, stack, out.defined() ? out.resize_(result.sizes()).copy_(result) : result);
+}
+
+// torch takes cuDNN's kernels for bilinear samples between the corners' centres, with zeros beyond them.
+constexpr int64_t kBilinear = 0, kZeros = 0;
+void cudnn_grid_sampler(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  give(op, stack, at::grid_sampler_2d(tensor(op, stack, "self"), tensor(op, stack, "grid"), kBilinear, kZeros, true));
+}
+void cudnn_grid_sampler_backward(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  auto [input, grid] = at::grid_sampler_2d_backward(
+      tensor(op, stack, "grad_output"), tensor(op, stack, "self"), tensor(op, stack, "grid"), kBilinear, kZeros, true,
+      {true, true});
+  give(op, stack, input, grid);
 }
 
 // What autograd and autocast know by cuDNN's name.
@@ -490,7 +521,15 @@ const Row kRows[] = {
     {"baddbmm.dtype", typed_product, kBackend | kGpuOnly | kForHost},
     {"baddbmm.dtype_out", typed_product, kBackend | kGpuOnly | kForHost},
     {"batch_norm_stats", batch_norm_stats, kBackend | kGpuOnly | kForHost},
-    {"_lazy_clone", copy_now, kBackend},
+    {"_lazy_clone", lazy_clone, kBackend},
+    {"mode.values", on_backing, kBackend | kForHost},
+    {"kaiser_window", on_backing, kBackend | kGpuOnly | kForHost},
+    {"kaiser_window.periodic", on_backing, kBackend | kGpuOnly | kForHost},
+    {"kaiser_window.beta", on_backing, kBackend | kGpuOnly | kForHost},
+    {"nansum", sum_of_numbers, kBackend | kGpuOnly | kForHost},
+    {"nansum.out", sum_of_numbers, kBackend | kGpuOnly | kForHost},
+    {"cudnn_grid_sampler", cudnn_grid_sampler, kBackend | kGpuOnly | kForHost},
+    {"cudnn_grid_sampler_backward", cudnn_grid_sampler_backward, kBackend | kGpuOnly | kForHost},
     {"cudnn_convolution", cudnn_convolution, kBackend | kGpuOnly | kForHost},
     {"cudnn_convolution_transpose", cudnn_convolution, kBackend | kGpuOnly | kForHost},
     {"batch_norm_gather_stats", batch_norm_gather, kBackend | kGpuOnly | kForHost},

@@ -10,6 +10,8 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/COW.h>
 
 namespace torchdevice {
 
@@ -106,8 +108,19 @@ bool is_csr(const Tensor& t) {
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------------- going in
-int Call::twin(const c10::Storage& storage) {
+void Call::separate(StorageImpl* original) {
+  c10::DeviceGuard guard(original->device());  // a copy is made on the current one
+  original->mutable_data();
+  const int known = own_.of(original);
+  if (known < 0) return;
+  StorageImpl& twin = *storages_[known].twin;
+  twin.set_data_ptr_noswap(c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), twin.device()));
+  let_own(twin, original);
+}
+
+int Call::twin(const c10::Storage& storage, bool written) {
   auto* original = storage.unsafeGetStorageImpl();
+  if (written && C10_UNLIKELY(c10::impl::cow::is_cow_data_ptr(original->_mutable_data_ptr_no_checks()))) separate(original);
   const int place = static_cast<int>(storages_.size());
   if (Twin* kept = twin_of(original->_mutable_data_ptr_no_checks())) {
     const void* holder = nullptr;
@@ -134,11 +147,11 @@ int Call::twin(const c10::Storage& storage) {
 }
 
 // Fills the pair, or returns the stand-in that the tensor has already.
-Tensor Call::dense_stand_in(const Tensor& t, Pair& pair) {
+Tensor Call::dense_stand_in(const Tensor& t, Pair& pair, bool written) {
   auto* impl = t.unsafeGetTensorImpl();
   TORCH_CHECK_NOT_IMPLEMENTED(
       impl->has_storage(), "a tensor without storage cannot be used on the virtual ", config.type, " device");
-  pair.storage = twin(impl->unsafe_storage());
+  pair.storage = twin(impl->unsafe_storage(), written);
   StoragePair& s = storages_[pair.storage];
   for (int i = s.pair; i >= 0; i = pairs_[i].next)
     if (pairs_[i].original.is_same(t)) return pairs_[i].stand_in;
@@ -159,10 +172,10 @@ Tensor Call::dense_stand_in(const Tensor& t, Pair& pair) {
   return {};
 }
 
-Tensor Call::stand_in(const Tensor& t) {
+Tensor Call::stand_in(const Tensor& t, bool written) {
   Pair pair;
   if (C10_LIKELY(t.layout() == c10::kStrided)) {
-    if (Tensor known = dense_stand_in(t, pair); known.defined()) return known;
+    if (Tensor known = dense_stand_in(t, pair, written); known.defined()) return known;
   } else {
     if (const int known = sparse_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].stand_in;
     Parts parts;
@@ -199,11 +212,11 @@ Tensor Call::enter(const Tensor& t, const char* argument, uint32_t flags) {
       device = t.device();
     else if (*device != t.device() && !(flags & kAnyDevice))
       elsewhere();
-    return stand_in(t);
+    return stand_in(t, flags & kWritten);
   }
   foreign_tensors_.push_back(t.unsafeGetTensorImpl());
   if (t.unsafeGetTensorImpl()->has_storage()) foreign_.push_back(t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  const bool welcome = t.device().is_cpu() && ((flags & kAnyDevice) || ((flags & kNoDeviceCheck) && t.dim() == 0));
+  const bool welcome = t.device().is_cpu() && ((flags & kAnyDevice) || ((flags & (kNoDeviceCheck | kWritten)) == kNoDeviceCheck && t.dim() == 0));
   if (!welcome) elsewhere();
   return t;
 }

@@ -38,6 +38,8 @@ class Places {
   std::unique_ptr<Table> table_;
 };
 
+constexpr uint32_t kWritten = 1u << 31;  // beside the flags of an operator: it writes to this argument
+
 class Call {
  public:
   Call() = default;
@@ -47,7 +49,7 @@ class Call {
   // The stand-in of an argument on the backing. A tensor of another device is noted as the call's `misfit`.
   Tensor enter(const Tensor& t, const char* argument, uint32_t flags);
   // The same for a virtual tensor, without checks.
-  Tensor stand_in(const Tensor& t);
+  Tensor stand_in(const Tensor& t, bool written = false);
   // The virtual form of what a kernel of the backing returned.
   Tensor leave(const Tensor& t);
   // Carries what the kernel did to its stand-ins (resized, re-seated, re-filled) back to the originals.
@@ -73,10 +75,11 @@ class Call {
     Twin* kept = nullptr;  // where the twin is from, and goes back to
     int pair = -1;         // in `pairs_`: a tensor of that storage
   };
-  Tensor dense_stand_in(const Tensor& t, Pair& pair);
+  Tensor dense_stand_in(const Tensor& t, Pair& pair, bool written);
   void forget(StoragePair& s);
   void give_back(StoragePair& s);
-  int twin(const c10::Storage& storage);  // where in `storages_` it stands
+  void separate(StorageImpl* original);  // from those that share its memory until one of them writes
+  int twin(const c10::Storage& storage, bool written);  // where in `storages_` it stands
   c10::Storage original_storage(const c10::Storage& of_backing);
   void settle_sparse(const Pair& pair);
   void settle_dense(const Pair& pair);

@@ -1,0 +1,113 @@
+// Dtypes that the kernels of GPUs take and the CPU's refuse: the CPU computes in a wider one. tests/virtual/test_dtypes.py
+// compares the table with torch's own database of operators.
+#include "relabel.h"
+
+namespace torchdevice {
+
+struct Wider {
+  const char* ops;  // names without overload, in place or not
+  uint64_t from;    // one bit per ScalarType
+};
+
+namespace {
+
+using c10::ScalarType;
+
+template <class... Types>
+constexpr uint64_t bits(Types... types) {
+  return ((uint64_t(1) << static_cast<int>(types)) | ...);
+}
+bool has(uint64_t set, ScalarType type) { return (set >> static_cast<int>(type)) & 1; }
+
+constexpr uint64_t kComplexHalf = bits(ScalarType::ComplexHalf), kHalf = bits(ScalarType::Half);
+constexpr uint64_t kHalves = kHalf | bits(ScalarType::BFloat16), kBool = bits(ScalarType::Bool);
+constexpr uint64_t kIntegers = bits(ScalarType::Byte, ScalarType::Char, ScalarType::Short, ScalarType::Int, ScalarType::Long);
+
+const Wider kWider[] = {
+    {" acos acosh angle asin asinh atan atanh convolution convolution_backward cos cosh diag diagonal_copy div exp lerp log "
+     "logaddexp pow prod rsqrt sigmoid sin sinh sqrt sum tan tanh ",
+     kComplexHalf},
+    {" _fft_c2c _fft_c2r _fft_r2c ", kComplexHalf | kHalf},
+    {" polygamma round rrelu_with_noise ", kHalf},
+    {" _sparse_sparse_matmul _upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward avg_pool3d avg_pool3d_backward "
+     "multi_margin_loss multi_margin_loss_backward multilabel_margin_loss_backward multilabel_margin_loss_forward ",
+     kHalves},
+    {" abs ", kBool},
+    {" trace ", kBool | kComplexHalf},
+    {" histc ", kIntegers},
+};
+
+ScalarType widened(ScalarType type) {
+  if (type == ScalarType::ComplexHalf) return ScalarType::ComplexFloat;
+  if (type == ScalarType::Bool) return ScalarType::Byte;
+  return has(kHalves, type) ? ScalarType::Float : ScalarType::Double;
+}
+
+// Of a result: what the kernel of a GPU would have given.
+ScalarType narrowed(ScalarType type, ScalarType wide, ScalarType narrow) {
+  if (type == wide) return narrow;
+  if (!c10::isFloatingType(c10::toRealValueType(narrow))) return type;
+  if (type == c10::toRealValueType(wide)) return c10::toRealValueType(narrow);
+  return c10::isComplexType(type) && type == c10::toComplexType(wide) ? c10::toComplexType(narrow) : type;
+}
+
+}  // namespace
+
+const Wider* wider_of(std::string_view name) {
+  constexpr std::string_view kNamespace = "aten::";
+  if (config.is_mps() || !backing.is_host() || name.substr(0, kNamespace.size()) != kNamespace) return nullptr;
+  std::string op(name.substr(kNamespace.size(), name.find('.') - kNamespace.size()));
+  if (op.back() == '_') op.pop_back();
+  for (const Wider& each : kWider)
+    if (std::string_view(each.ops).find(" " + op + " ") != std::string_view::npos) return &each;
+  return nullptr;
+}
+
+namespace {
+
+// Of a tensor, or the one that a result is asked to have.
+std::optional<ScalarType> dtype_of(const c10::IValue& v, const c10::Argument& a) {
+  if (v.isTensor() && v.toTensor().defined()) return v.toTensor().scalar_type();
+  if (v.isInt() && a.name() == "dtype") return v.toScalarType();
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run) {
+  const auto& arguments = op.schema().arguments();
+  const size_t base = stack->size() - arguments.size();
+  std::optional<ScalarType> narrow;
+  for (size_t i = 0; i < arguments.size() && !narrow; i++) {
+    const auto type = dtype_of((*stack)[base + i], arguments[i]);
+    if (type && has(rule.from, *type)) narrow = type;
+  }
+  if (!narrow) return false;
+  const ScalarType wide = widened(*narrow);
+  std::vector<std::pair<Tensor, Tensor>> written;  // as given, and what takes its place
+  for (size_t i = 0; i < arguments.size(); i++) {
+    c10::IValue& v = (*stack)[base + i];
+    const auto type = dtype_of(v, arguments[i]);
+    const bool real = type != narrow && type == c10::toRealValueType(*narrow);  // beside complex numbers
+    if (type != narrow && !real) continue;
+    const ScalarType wanted = real ? c10::toRealValueType(wide) : wide;
+    if (!v.isTensor()) {
+      v = wanted;
+      continue;
+    }
+    const Tensor given = v.toTensor();
+    v = given.to(wanted);
+    if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite()) written.emplace_back(given, v.toTensor());
+  }
+  run();
+  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); i++) {
+    if (!(*stack)[i].isTensor() || !(*stack)[i].toTensor().defined()) continue;
+    const Tensor result = (*stack)[i].toTensor();
+    (*stack)[i] = result.to(narrowed(result.scalar_type(), wide, *narrow));
+    for (auto& [given, in_place] : written)
+      if (in_place.is_same(result)) (*stack)[i] = given.resize_(result.sizes()).copy_(result);
+  }
+  return true;
+}
+
+}  // namespace torchdevice

@@ -1,0 +1,100 @@
+"""Dtypes that the kernels of CUDA take and the CPU's refuse, and memory that is shared until somebody writes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+from tests.virtual.harness import on
+
+ONLY_ON_A_GPU = {  # these take layouts or arguments of a real GPU's kernels
+    "torch.ops.aten._flash_attention_forward",
+    "torch.ops.aten._efficient_attention_forward",
+    "nn.functional.batch_norm",
+}
+WIDER = {torch.complex32: torch.complex64, torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+def _wide(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.cpu().to(WIDER.get(value.dtype, value.dtype))
+    return type(value)(map(_wide, value)) if isinstance(value, (list, tuple)) else value
+
+
+@on("cuda")
+def test_what_torchs_database_says_of_cuda_holds() -> None:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    warnings.simplefilter("ignore")
+    seen = 0
+    for op in op_db:
+        for dtype in sorted(op.dtypesIfCUDA - op.dtypes, key=str) if op.name not in ONLY_ON_A_GPU else ():
+            sample = next(iter(op.sample_inputs("cuda", dtype)))
+            result = op(sample.input, *sample.args, **sample.kwargs)
+            assert result.is_cuda, (op.name, dtype)
+            if WIDER.get(dtype) in op.dtypes and op.name != "nn.functional.rrelu":  # it draws
+                want = op(_wide(sample.input), *_wide(sample.args), **sample.kwargs).to(result.dtype)
+                finite = result.cpu().isfinite() & want.isfinite()  # the range of half precision is small
+                have, want = _wide(result)[finite], _wide(want)[finite]
+                assert (have - want).norm() <= 0.01 * want.norm(), (op.name, dtype)
+            seen += 1
+    assert seen > 40
+
+
+@on("cuda")
+def test_results_have_the_dtype_that_cuda_gives() -> None:
+    z = torch.tensor([3 + 4j, 1j], device="cuda").to(torch.complex32)
+    half = torch.rand(8, device="cuda", dtype=torch.float16)
+    assert [z.angle().dtype, z.sum().dtype, torch.fft.fft(half).dtype, torch.fft.rfft(half).dtype] == [
+        torch.float16,
+        torch.complex32,
+        torch.complex32,
+        torch.complex32,
+    ]
+    assert torch.histc(torch.tensor([1, 2, 2], device="cuda"), bins=2).dtype == torch.int64
+    out = torch.empty(0, dtype=torch.complex32, device="cuda")
+    address = torch.sin(z, out=out)
+    assert address is out
+    torch.testing.assert_close(out.cpu().to(torch.complex64), z.cpu().to(torch.complex64).sin(), rtol=0.01, atol=0.01)
+    assert z.to(torch.complex64).sum(dtype=torch.complex32).dtype == torch.complex32
+    again = z.clone()
+    assert again.sin_() is again
+    assert again.tolist() == out.tolist()
+
+
+@on("cuda")
+def test_a_lazy_clone_shares_memory_until_somebody_writes() -> None:
+    for write in (
+        lambda t: t.add_(1),
+        lambda t: t[:1].fill_(9),
+        lambda t: t.copy_(torch.zeros(3)),
+        lambda t: t.resize_(9),
+    ):
+        for written in (0, 1):
+            before = torch.cuda.memory_allocated()
+            both = [x := torch.tensor([1.0, 2.0, 3.0], device="cuda"), x._lazy_clone()]
+            assert torch.cuda.memory_allocated() - before == 12
+            write(both[written])
+            assert both[1 - written].tolist() == [1.0, 2.0, 3.0]
+            write(both[1 - written])
+            assert torch.equal(both[0][:1], both[1][:1])
+            del both, x
+            assert torch.cuda.memory_allocated() == before
+    x = torch.ones(2, device="cuda")
+    y = x._lazy_clone()
+    x.add_(x)  # read and written in one call
+    assert (x.tolist(), y.tolist()) == ([2.0, 2.0], [1.0, 1.0])
+    assert torch.empty(0, device="cuda")._lazy_clone().numel() == 0
+
+
+@on("cuda:2")
+def test_a_copy_at_the_first_write_stays_on_its_device() -> None:
+    x = torch.ones(1000, device="cuda:1")
+    before = torch.cuda.memory_allocated(0)
+    y = x._lazy_clone()
+    y.add_(1)
+    assert y.device.index == 1
+    assert torch.cuda.memory_allocated(0) == before
+    assert torch.cuda.memory_allocated(1) >= 8000
