@@ -1,7 +1,8 @@
-"""torch.cuda.comm on two virtual devices: what it refuses, in CUDA's words."""
+"""torch.cuda.comm and what else knows several virtual devices; what is refused, in CUDA's words."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 
 import pytest
@@ -71,3 +72,41 @@ def test_parts_come_back_together() -> None:
     out = [torch.empty(2, 3, device="cuda:0"), torch.empty(3, 3, device="cuda:1")]
     comm.scatter(x, out=out)
     torch.testing.assert_close(comm.gather(out, out=torch.empty_like(x)), x, rtol=0, atol=0)
+
+
+@on("cuda:2")
+def test_scatter_gives_views_where_it_can_and_keeps_the_format() -> None:
+    x = torch.arange(8.0, device="cuda:0").view(2, 4)
+    here, there = torch.cuda.comm.scatter(x, (0, 1), dim=1)
+    assert (here.data_ptr(), here.stride(), there.device.index) == (x.data_ptr(), (4, 1), 1)
+    image = torch.rand(4, 3, 5, 5).contiguous(memory_format=torch.channels_last)
+    assert all(part.is_contiguous(memory_format=torch.channels_last) for part in torch.cuda.comm.scatter(image, (0, 1)))
+
+
+@on("cuda:2")
+def test_what_has_a_device_that_is_not_the_current_one() -> None:
+    moved = torch.eye(3).to_sparse().to("cuda:1")
+    assert (moved.device.index, moved.values().device.index) == (1, 1)
+    assert torch.equal((moved + moved).to_dense().cpu(), 2 * torch.eye(3))
+    assert [torch.cuda.FloatTensor(1, device=place).get_device() for place in (0, 1, None)] == [0, 1, 0]
+    event = torch.cuda.Event()
+    assert event.device is None
+    with torch.cuda.device(1):
+        assert torch.cuda.FloatTensor(1, device=0).get_device() == 0
+        event.record()
+    assert event.device == torch.device("cuda:1")
+
+
+@on("cuda")
+def test_the_runtime_makes_streams() -> None:
+    handle = ctypes.c_void_p(0)
+    assert torch.cuda.cudart().cudaStreamCreate(ctypes.addressof(handle)) == 0
+    assert handle.value
+    stream = torch.cuda.ExternalStream(handle.value)
+    assert stream.cuda_stream == handle.value != torch.cuda.current_stream().cuda_stream
+    with torch.cuda.stream(stream):
+        assert torch.cuda.current_stream() == stream
+    assert torch.cuda.cudart().cudaStreamDestroy(handle.value) == 0
+    before = torch.cuda.memory_stats()["num_sync_all_streams"]
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_stats()["num_sync_all_streams"] == before + 1

@@ -45,6 +45,7 @@ FILES = {
     ),
     "mps": ("test_mps",),
 }
+PINNED = ROOT / "constraints.txt"
 AT_ONCE = 100  # tests per process: an import of PyTorch's test tools takes seconds
 Row = dict[str, Any]
 
@@ -117,6 +118,11 @@ def machine(mode: str) -> tuple[str, str]:
     return version, name if mode == REAL or "@" in mode else "CPU"
 
 
+def name_of(mode: str, version: str) -> str:
+    """What the results of a mode are kept under: those of another torch than the pinned one beside those of that one."""
+    return mode if mode == REAL or f"torch=={version.partition('+')[0]}" in PINNED.read_text() else f"{mode} {version}"
+
+
 def main() -> int:
     """A line per file; exit status 1 if a test did what nobody expected."""
     parser = argparse.ArgumentParser(prog="tools.upstream.run", description=__doc__)
@@ -130,7 +136,7 @@ def main() -> int:
     results, told = load(), 0
     for file, rows in found.items():
         ours = Run.of(rows, torch=version, machine=name, date=today)
-        results.setdefault(options.mode, {})[file] = ours
+        results.setdefault(name_of(options.mode, version), {})[file] = ours
         print(file, {outcome: len(names) for outcome, names in ours.names.items()}, flush=True)
         real = results.get(REAL, {}).get(file)
         for line in surprises(file, ours, real) if real and options.mode != REAL else ():

@@ -57,15 +57,14 @@ def restore_lost_names() -> None:
 
 def load(folder: Path, file: str, mode: str) -> dict[str, unittest.TestCase]:
     """The tests by name, on the device."""
-    name, _, accelerator = mode.partition("@")
-    os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "cuda" if mode == REAL else name.partition(":")[0]
+    os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "cuda" if mode == REAL else re.split("[:@]", mode)[0]
     os.environ["PYTORCH_TEST_WITH_SLOW"] = "0"
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     if mode != REAL:
         import torchdevice.virtual
 
-        torchdevice.virtual.install(name, on=accelerator or "cpu")
+        torchdevice.virtual.from_environment(mode)
         os.environ["TORCHDEVICE_VIRTUAL"] = mode  # for processes that tests start
     restore_lost_names()
     module = importlib.import_module(file)

@@ -103,7 +103,7 @@ def comm_functions(device: Device) -> Table:
             f"len(chunk_sizes) = {len(chunk_sizes or ())}",
         )
         parts = tensor.split(list(chunk_sizes), dim) if chunk_sizes else tensor.chunk(len(devices), dim)
-        return tuple(on(part, index).contiguous() for part, index in zip(parts, devices, strict=False))
+        return tuple(on(part, index) for part, index in zip(parts, devices, strict=False))
 
     def scatter_out(tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int = 0, _: Any = None) -> Any:
         _check(len(out) > 0, "Expected at least one output tensor to scatter to")

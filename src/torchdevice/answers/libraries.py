@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import itertools
 import threading
 from types import SimpleNamespace
 from typing import Any
+
+import torch
 
 from torchdevice.answers.device import Device, Table, constant, nothing, refusal
 
@@ -49,6 +52,10 @@ def cudart(device: Device) -> SimpleNamespace:
         device.unpin(address)
         return CudaStatus.success
 
+    def create_stream(pointer: int) -> CudaStatus:
+        ctypes.c_void_p.from_address(pointer).value = torch.cuda.Stream().cuda_stream
+        return CudaStatus.success
+
     names = ("cudaProfilerStart", "cudaProfilerStop", "cudaProfilerInitialize")
     return SimpleNamespace(
         cudaError=CudaStatus,
@@ -57,7 +64,7 @@ def cudart(device: Device) -> SimpleNamespace:
         cudaMemGetInfo=device.free_and_total,
         cudaHostRegister=register,
         cudaHostUnregister=unregister,
-        cudaStreamCreate=succeed,
+        cudaStreamCreate=create_stream,
         cudaStreamDestroy=succeed,
         **dict.fromkeys(names, succeed),
     )

@@ -142,6 +142,10 @@ def _own_event_base(device: Device, handle: str, note: Callable[[], None]) -> ty
         def __init__(self, *_: Any, **__: Any) -> None:
             """Everything is in `__new__`, as in C."""
 
+        @property
+        def device(self) -> Any:
+            return super().device if self.event_id else None  # it gets one when it is recorded
+
         def elapsed_time(self, end_event: Any) -> float:
             # torch.Event's own accepts no subclass of torch.Event as its argument.
             _check_timed(self, end_event)

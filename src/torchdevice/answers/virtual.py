@@ -52,6 +52,7 @@ class Virtual(Device):
         super().__init__(kind, count)
         self._library = library
         self._limit = limit
+        self._emptied = 0
         self._description = replace(DESCRIPTIONS[kind], total_memory=capacity)
 
     def visible(self) -> int:
@@ -80,6 +81,7 @@ class Virtual(Device):
 
     def empty_cache(self) -> None:
         self._library.call("empty_cache")
+        self._emptied += 1
 
     def lost_by_fork(self) -> bool:
         return bool(self._library.call("lost_by_fork"))
@@ -89,7 +91,7 @@ class Virtual(Device):
         held = Figures(used.bytes, used.bytes_peak, used.bytes_allocated, used.bytes_freed)
         reserved = Figures(used.reserved, used.reserved_peak, used.reserved_allocated, used.reserved_freed)
         blocks = Figures(used.blocks, used.blocks_peak, used.blocks_allocated, used.blocks_freed)
-        return Usage(held, reserved, blocks, used.ooms)
+        return Usage(held, reserved, blocks, used.ooms, self._emptied)
 
     def reset_peak(self, index: int) -> None:
         self._library.call("reset_peak", index)

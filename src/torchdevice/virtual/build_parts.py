@@ -173,7 +173,8 @@ class LegacyType(type):
     def __call__(cls, *arguments: Any, **options: Any) -> torch.Tensor:
         """FloatTensor(), (2, 3), (sequence), (storage), (tensor): a new tensor on the current device."""
         _warn_once(NOT_RECOMMENDED)
-        device = torch.device(options.get("device") or "cuda")
+        place = options.get("device")
+        device = torch.device("cuda" if place is None else place)
         if not arguments:
             return torch.empty(0, dtype=cls.dtype, device=device)
         first = arguments[0]

@@ -87,6 +87,7 @@ Tensor nested_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
 
 Tensor coo_shell(const Tensor& t, const Tensor& indices, const Tensor& values, DispatchKey key) {
   auto* source = coo(t);
+  c10::DeviceGuard guard(values.device());  // it takes the index of the current one
   auto impl = c10::make_intrusive<at::SparseTensorImpl>(DispatchKeySet(key), t.dtype());
   impl->raw_resize_(source->sparse_dim(), source->dense_dim(), source->sizes());
   impl->set_indices_and_values_unsafe(indices, values);
