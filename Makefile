@@ -101,6 +101,7 @@ conformance: $(VENV)/.installed
 # MODE=real` on a machine with an NVIDIA GPU records what the others are compared with.
 MODE ?= cuda
 upstream: $(VENV)/.installed
+	$(PIP) -c constraints.txt --editable '.[upstream]'
 	PYTHONPATH=src $(BIN)/python -m tools.upstream.run $(MODE)
 
 # Many processes for many minutes: more ranks, two hosts, failures, and torch's own distributed tests on what stands for

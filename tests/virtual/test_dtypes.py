@@ -98,3 +98,18 @@ def test_a_copy_at_the_first_write_stays_on_its_device() -> None:
     assert y.device.index == 1
     assert torch.cuda.memory_allocated(0) == before
     assert torch.cuda.memory_allocated(1) >= 8000
+
+
+@on("cuda")
+def test_weights_of_four_bits() -> None:
+    for dtype in (torch.bfloat16, torch.float32):
+        x, weights = torch.rand(2, 64, dtype=dtype), torch.randint(16, (16, 64), dtype=torch.int32)
+        scales_and_zeros = torch.rand(2, 16, 2, dtype=dtype)
+        packed = torch._convert_weight_to_int4pack_for_cpu(weights, 2)
+        want = torch._weight_int4pack_mm_for_cpu(x, packed, 32, scales_and_zeros)
+        two_per_byte = (weights[:, ::2] << 4 | weights[:, 1::2]).to(torch.uint8)
+        there = torch._convert_weight_to_int4pack(two_per_byte.cuda(), 2)
+        assert (there.shape, there.dtype) == ((2, 2, 32, 1), torch.int32)  # CUDA's
+        have = torch._weight_int4pack_mm(x.cuda(), there, 32, scales_and_zeros.cuda())
+        assert have.is_cuda
+        torch.testing.assert_close(have.cpu(), want)

@@ -237,3 +237,17 @@ def test_cudas_words_for_a_result_and_for_indices_elsewhere() -> None:
         torch.sum(x, 0, out=torch.empty(()))
     with pytest.raises(RuntimeError, match=r"indices should be either on cpu or on the same device .* \(cpu\)"):
         torch.ones(3)[torch.tensor([0], device="cuda")]
+
+
+@on("mps")
+def test_what_a_mac_gives_for_bincount_and_refuses_for_isin() -> None:
+    x = torch.tensor([0, 1, 1], device="mps")
+    assert torch.bincount(x).dtype == torch.int64
+    for weights, dtype in ((torch.tensor([1, 2, 3]), torch.int32), (torch.tensor([1.0, 2.0, 3.0]), torch.float32)):
+        found = torch.bincount(x, weights.to("mps"))
+        assert (found.dtype, found.tolist()) == (dtype, [1, 5])
+    assert torch.isin(x, torch.tensor([1], device="mps")).tolist() == [False, True, True]
+    with pytest.raises(RuntimeError, match=r"Expected elements.dtype\(\) == test_elements.dtype\(\)"):
+        torch.isin(x, torch.tensor([1.0], device="mps"))
+    with pytest.raises(RuntimeError, match=r"Expected elements.is_mps\(\)"):
+        torch.isin(x, torch.tensor([1]))

@@ -25,7 +25,7 @@ from typing import Any
 from tools.conformance.run import ROOT, run_worker
 from tools.upstream import archive
 from tools.upstream.page import write_page
-from tools.upstream.table import REAL, Run, load, reasons, save
+from tools.upstream.table import REAL, Run, counted, load, real_of, reasons, save
 
 RESULTS = ROOT / "build" / "upstream"
 FILES = {
@@ -57,7 +57,7 @@ def kind(mode: str) -> str:
 
 def command(folder: Path, file: str, mode: str) -> list[str]:
     """A worker for one file."""
-    return [sys.executable, "-W", "ignore", "-m", "tools.upstream.worker", str(folder), file, mode]
+    return [sys.executable, "-m", "tools.upstream.worker", str(folder), file, mode]
 
 
 def names(folder: Path, file: str, mode: str) -> list[str]:
@@ -97,11 +97,11 @@ def run(mode: str, files: list[str], jobs: int) -> dict[str, list[Row]]:
     return found
 
 
-def surprises(file: str, ours: Run, real: Run) -> list[str]:
-    """Tests that fail without a reason though the real device passes them, and those that pass in spite of one."""
+def surprises(file: str, ours: Run, counts: list[str]) -> list[str]:
+    """Tests that count and fail without a reason, and those that pass in spite of one."""
     known = reasons().get(file, {})
     told = []
-    for name in real.names["passed"]:
+    for name in counts:
         passes, reason = ours.outcome(name) == "passed", known.get(name)
         if passes and reason:
             told.append(f"{name} passes, and should not: {reason}")
@@ -119,7 +119,7 @@ def machine(mode: str) -> tuple[str, str]:
 
 
 def name_of(mode: str, version: str) -> str:
-    """What the results of a mode are kept under: those of another torch than the pinned one beside those of that one."""
+    """What the results of a mode are kept under: those of another torch stand beside those of the pinned one."""
     return mode if mode == REAL or f"torch=={version.partition('+')[0]}" in PINNED.read_text() else f"{mode} {version}"
 
 
@@ -138,8 +138,8 @@ def main() -> int:
         ours = Run.of(rows, torch=version, machine=name, date=today)
         results.setdefault(name_of(options.mode, version), {})[file] = ours
         print(file, {outcome: len(names) for outcome, names in ours.names.items()}, flush=True)
-        real = results.get(REAL, {}).get(file)
-        for line in surprises(file, ours, real) if real and options.mode != REAL else ():
+        counts = counted(ours, real_of(results, options.mode, file)) if options.mode != REAL else []
+        for line in surprises(file, ours, counts):
             print(f"  {line}", flush=True)
             told += 1
     save(results)

@@ -43,6 +43,18 @@ class Run:
 Results = dict[str, dict[str, Run]]  # mode → file → run
 
 
+def real_of(results: Results, mode: str, file: str) -> Run | None:
+    """What a mode is compared with; None for several devices and for a Mac's, of which none was at hand."""
+    return None if mode == REAL or ":" in mode else results.get(REAL, {}).get(file)
+
+
+def counted(ours: Run, real: Run | None) -> list[str]:
+    """The tests that count: those that pass on the real device, or all that were run."""
+    if real:
+        return real.names["passed"]
+    return [name for outcome, names in ours.names.items() for name in names if outcome != "skipped"]
+
+
 def packed(names: list[str]) -> dict[str, str]:
     """Class → its tests: thousands of names, a line per class."""
     classes: dict[str, list[str]] = {}

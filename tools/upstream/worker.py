@@ -15,6 +15,7 @@ import importlib
 import itertools
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from typing import Any
 from tools.upstream.table import REAL
 
 SECONDS = 60
+A_MAC = "15.0"  # the version of macOS that test_mps finds elsewhere
 PLACE = re.compile(r'^  File "[^"]*/(\w+\.py)", line (\d+)', re.MULTILINE)
 ONE_LINE = 300
 
@@ -45,6 +47,8 @@ def restore_lost_names() -> None:
     for (owner, name), value in lost.items():
         if not hasattr(owner, name):
             setattr(owner, name, value)
+    if not platform.mac_ver()[0]:
+        platform.mac_ver = lambda *_: (A_MAC, ("", "", ""), "arm64")
     asked = subprocess.check_output
 
     def answer(command: Any, *args: Any, **named: Any) -> Any:
@@ -103,7 +107,8 @@ def main() -> None:
     folder, file, mode, *options = sys.argv[1:]
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    warnings.simplefilter("ignore")
+    warnings.simplefilter("default")  # as unittest has it: tests count them
+    warnings.showwarning = lambda *_, **__: None
     tests = load(Path(folder), file, mode)
     if options == ["--list"]:
         lines.write("\n".join(sorted(tests)) + "\n")

@@ -30,6 +30,7 @@ const Wider kWider[] = {
     {" _fft_c2c _fft_c2r _fft_r2c ", kComplexHalf | kHalf},
     {" polygamma round rrelu_with_noise ", kHalf},
     {" _sparse_sparse_matmul _upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward avg_pool3d avg_pool3d_backward "
+     "grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward "
      "multi_margin_loss multi_margin_loss_backward multilabel_margin_loss_backward multilabel_margin_loss_forward ",
      kHalves},
     {" abs ", kBool},

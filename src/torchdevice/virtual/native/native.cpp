@@ -468,6 +468,22 @@ void sum_of_numbers(const OperatorHandle& op, DispatchKeySet keys, Stack* stack)
   give(op, stack, out.defined() ? out.resize_(result.sizes()).copy_(result) : result);
 }
 
+// A Mac's sums are of float32 or int32; the CPU's are of float64 unless the weights are float32.
+void bincount(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const Tensor weights = tensor(op, stack, "weights");
+  if (weights.defined()) (*stack)[stack->size() - 2] = weights.to(c10::kFloat);
+  on_backing(op, keys, stack);
+  if (weights.defined() && !weights.is_floating_point()) stack->back() = stack->back().toTensor().to(c10::kInt);
+}
+
+// In the words of a Mac.
+void isin(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const Tensor elements = tensor(op, stack, "elements"), among = tensor(op, stack, "test_elements");
+  TORCH_CHECK(is_virtual(elements) && is_virtual(among), "Expected elements.is_mps() && test_elements.is_mps() to be true, but got false.");
+  TORCH_CHECK(elements.dtype() == among.dtype(), "Expected elements.dtype() == test_elements.dtype() to be true, but got false.");
+  on_backing(op, keys, stack);
+}
+
 // torch takes cuDNN's kernels for bilinear samples between the corners' centres, with zeros beyond them.
 constexpr int64_t kBilinear = 0, kZeros = 0;
 void cudnn_grid_sampler(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -491,6 +507,26 @@ void cudnn_convolution(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
        argument(op, *stack, "padding"), argument(op, *stack, "dilation"), transposed, transposed ? more : none,
        argument(op, *stack, "groups")});
   give(op, stack, result[0].toTensor());
+}
+
+// Weights of four bits. GPUs take two of them per byte, the first in the upper half, and give blocks for their kernels; here
+// such a tensor has the shape of CUDA's and holds what the CPU's kernel reads.
+void pack_four_bits(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const Tensor bytes = tensor(op, stack, "self");
+  const int64_t tiles = argument(op, *stack, "innerKTiles").toInt();
+  TORCH_CHECK(bytes.dim() == 2 && bytes.scalar_type() == c10::kByte, op.schema().name(), ": expect a matrix of uint8");
+  TORCH_CHECK(tiles == 2 || tiles == 4 || tiles == 8, op.schema().name(), ": innerKTiles need to be 2, 4, or 8");
+  const int64_t rows = bytes.size(0), columns = bytes.size(1) * 2;
+  const Tensor each = at::stack({bytes.bitwise_right_shift(4), bytes.bitwise_and(15)}, -1).view({rows, columns});
+  const Tensor packed = call_op("aten::_convert_weight_to_int4pack_for_cpu", {each.to(c10::kInt), tiles})[0].toTensor();
+  give(op, stack, packed.view(c10::kInt).view({rows / 8, columns / (tiles * 16), 32, tiles / 2}));
+}
+void four_bit_product(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const Tensor blocks = tensor(op, stack, "mat2");
+  const Tensor packed = blocks.contiguous().view({blocks.size(0) * 8, -1}).view(c10::kByte);
+  give(op, stack, call_op("aten::_weight_int4pack_mm_for_cpu",
+                          {argument(op, *stack, "self"), packed, argument(op, *stack, "qGroupSize"),
+                           argument(op, *stack, "qScaleAndZeros")})[0]);
 }
 
 // kForHost: always on the CPU, and on an accelerator that lacks the operator. kFused: only on CUDA.
@@ -522,6 +558,11 @@ const Row kRows[] = {
     {"baddbmm.dtype_out", typed_product, kBackend | kGpuOnly | kForHost},
     {"batch_norm_stats", batch_norm_stats, kBackend | kGpuOnly | kForHost},
     {"_lazy_clone", lazy_clone, kBackend},
+    {"_convert_weight_to_int4pack", pack_four_bits, kBackend | kForHost},
+    {"_weight_int4pack_mm", four_bit_product, kBackend | kForHost},
+    {"bincount", bincount, kBackend | kMpsOnly | kForHost},
+    {"isin.Tensor_Tensor", isin, kBackend | kMpsOnly | kForHost},
+    {"isin.Tensor_Tensor_out", isin, kBackend | kMpsOnly | kForHost},
     {"mode.values", on_backing, kBackend | kForHost},
     {"kaiser_window", on_backing, kBackend | kGpuOnly | kForHost},
     {"kaiser_window.periodic", on_backing, kBackend | kGpuOnly | kForHost},
