@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from typing import Any
 
+import pytest
 import torch
 
 from tests.virtual.harness import on
@@ -23,6 +25,7 @@ def _wide(value: Any) -> Any:
     return type(value)(map(_wide, value)) if isinstance(value, (list, tuple)) else value
 
 
+@pytest.mark.skipif(importlib.util.find_spec("expecttest") is None, reason="torch.testing needs expecttest")
 @on("cuda")
 def test_what_torchs_database_says_of_cuda_holds() -> None:
     from torch.testing._internal.common_methods_invocations import op_db
@@ -59,6 +62,12 @@ def test_results_have_the_dtype_that_cuda_gives() -> None:
     assert address is out
     torch.testing.assert_close(out.cpu().to(torch.complex64), z.cpu().to(torch.complex64).sin(), rtol=0.01, atol=0.01)
     assert z.to(torch.complex64).sum(dtype=torch.complex32).dtype == torch.complex32
+    wide = torch.ones(2, dtype=torch.complex64, device="cuda")
+    assert {(z / wide).dtype, z.sum(dtype=torch.complex64).dtype, z.pow(wide.real).dtype} == {torch.complex64}
+    x = torch.randn(50, dtype=torch.float16, device="cuda").requires_grad_()
+    y = torch.nn.functional.rrelu(x, training=True)  # it writes what the gradient reads
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, (y / x).detach(), rtol=0.02, atol=0.02)
     again = z.clone()
     assert again.sin_() is again
     assert again.tolist() == out.tolist()
@@ -82,6 +91,10 @@ def test_a_lazy_clone_shares_memory_until_somebody_writes() -> None:
             assert torch.equal(both[0][:1], both[1][:1])
             del both, x
             assert torch.cuda.memory_allocated() == before
+    x = torch.arange(4.0, device="cuda")
+    y = x._lazy_clone()
+    torch.cumsum(x, 0, out=x)  # read first, then written
+    assert (x.tolist(), y.tolist()) == ([0.0, 1.0, 3.0, 6.0], [0.0, 1.0, 2.0, 3.0])
     x = torch.ones(2, device="cuda")
     y = x._lazy_clone()
     x.add_(x)  # read and written in one call

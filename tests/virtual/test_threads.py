@@ -284,7 +284,7 @@ def test_a_fork_beside_a_thread_that_allocates_does_not_hang() -> None:
         while not done.is_set():
             torch.empty(1, device="cuda")
 
-    thread = threading.Thread(target=allocate)
+    thread = threading.Thread(target=allocate, daemon=True)
     thread.start()
     for _ in range(30):
         child = os.fork()

@@ -202,6 +202,7 @@ def install_legacy_types() -> None:
     original_default = builds.set_default_tensor_type
     original_new = torch.Tensor.__new__
     default_is_here = False
+    on_the_host = {name: getattr(torch, name) for module, name in legacy_tensor_types() if module is torch}
     by_name = {f"torch.cuda.{name}Tensor": dtype for name, dtype in DTYPES.items()}
 
     def tensor_type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
@@ -223,7 +224,7 @@ def install_legacy_types() -> None:
         nonlocal default_is_here
         default_is_here = isinstance(kind, LegacyType)
         if isinstance(kind, LegacyType):
-            original_default(getattr(torch, kind.__name__))
+            original_default(on_the_host[kind.__name__])
             torch.set_default_device("cuda")
         else:
             original_default(kind)

@@ -2,6 +2,8 @@
 // compares the table with torch's own database of operators.
 #include "relabel.h"
 
+#include <algorithm>
+
 namespace torchdevice {
 
 struct Wider {
@@ -78,12 +80,22 @@ std::optional<ScalarType> dtype_of(const c10::IValue& v, const c10::Argument& a)
 bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run) {
   const auto& arguments = op.schema().arguments();
   const size_t base = stack->size() - arguments.size();
-  std::optional<ScalarType> narrow;
-  for (size_t i = 0; i < arguments.size() && !narrow; i++) {
-    const auto type = dtype_of((*stack)[base + i], arguments[i]);
-    if (type && has(rule.from, *type)) narrow = type;
+  const auto is_written = [&](size_t i) { return arguments[i].alias_info() && arguments[i].alias_info()->isWrite(); };
+  // The dtype that it is asked to compute in, or what torch promotes its tensors to.
+  std::optional<ScalarType> asked, promoted, of_numbers;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    const c10::IValue& v = (*stack)[base + i];
+    const auto type = dtype_of(v, arguments[i]);
+    if (!type) continue;
+    if (!v.isTensor()) {
+      asked = type;
+    } else if (!is_written(i) || i == 0) {
+      auto& into = v.toTensor().dim() ? promoted : of_numbers;
+      into = into ? c10::promoteTypes(*into, *type) : *type;
+    }
   }
-  if (!narrow) return false;
+  const auto narrow = asked ? asked : promoted ? promoted : of_numbers;
+  if (!narrow || !has(rule.from, *narrow)) return false;
   const ScalarType wide = widened(*narrow);
   std::vector<std::pair<Tensor, Tensor>> written;  // as given, and what takes its place
   for (size_t i = 0; i < arguments.size(); i++) {
@@ -98,15 +110,18 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
     }
     const Tensor given = v.toTensor();
     v = given.to(wanted);
-    if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite()) written.emplace_back(given, v.toTensor());
+    if (is_written(i)) written.emplace_back(given, v.toTensor());
   }
   run();
+  for (auto& [given, in_place] : written) {
+    if (given.sizes() != in_place.sizes()) given.resize_(in_place.sizes());
+    given.copy_(in_place);
+  }
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); i++) {
     if (!(*stack)[i].isTensor() || !(*stack)[i].toTensor().defined()) continue;
     const Tensor result = (*stack)[i].toTensor();
-    (*stack)[i] = result.to(narrowed(result.scalar_type(), wide, *narrow));
-    for (auto& [given, in_place] : written)
-      if (in_place.is_same(result)) (*stack)[i] = given.resize_(result.sizes()).copy_(result);
+    const auto place = std::find_if(written.begin(), written.end(), [&](const auto& each) { return each.second.is_same(result); });
+    (*stack)[i] = place != written.end() ? place->first : result.to(narrowed(result.scalar_type(), wide, *narrow));
   }
   return true;
 }

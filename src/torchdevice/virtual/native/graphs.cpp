@@ -172,7 +172,7 @@ void capture_end(int64_t graph) {
   for (auto it = saved.rbegin(); it != saved.rend(); ++it) {
     if (it->tensor.sizes() != it->before.sizes()) continue;  // it was given other memory: what it held is gone there too
     Call call;
-    call.stand_in(it->tensor).copy_(it->before);
+    call.stand_in(it->tensor, true).copy_(it->before);
   }
   saved.clear();
   // Numbers are drawn when the graph is replayed.

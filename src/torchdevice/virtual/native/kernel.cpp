@@ -139,7 +139,7 @@ c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint
     for (const auto& t : v.toOptionalTensorVector()) {
       const Device indexed = call.device ? *call.device : Device(c10::kCPU);  // `self` comes first
       TORCH_CHECK(
-          !t || !t->defined() || !is_virtual(*t) || t->device() == indexed,
+          a.name() != "indices" || !t || !t->defined() || !is_virtual(*t) || t->device() == indexed,
           "indices should be either on cpu or on the same device as the indexed tensor (", indexed, ")");
       list.push_back(t ? std::optional<Tensor>(call.enter(*t, a.name().c_str(), flags | kAnyDevice)) : std::nullopt);
     }
@@ -315,6 +315,9 @@ std::optional<c10::OperatorHandle> find_operator(const std::string& name) {
 
 void run_boxed(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record, DispatchKey functionality) {
+  if (C10_UNLIKELY(record->wider != nullptr) &&
+      run_wider(*record->wider, op, stack, [&] { run_boxed(op, keys, stack, record, functionality); }))
+    return;
   record->calls.fetch_add(1, std::memory_order_relaxed);
   const auto& schema = op.schema();
   const auto& arguments = schema.arguments();
@@ -334,9 +337,6 @@ void run_boxed(
   if (C10_UNLIKELY(record->flags & kEvenSizes)) refuse_uneven(*stack, base, record);
 
   if (C10_UNLIKELY(record->alert != nullptr) && at::globalContext().deterministicAlgorithms()) alert(*record->alert, op, *stack);
-  if (C10_UNLIKELY(record->wider != nullptr) &&
-      run_wider(*record->wider, op, stack, [&] { run_boxed(op, keys, stack, record, functionality); }))
-    return;
 
   const Plan plan = plan_of(op, record);
   const bool noting = C10_UNLIKELY(capturing());

@@ -449,7 +449,8 @@ void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* 
 
 void lazy_clone(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const Tensor self = tensor(op, stack, "self");
-  const bool can_wait = make_shareable(*self.storage().unsafeGetStorageImpl());
+  // A graph notes copies.
+  const bool can_wait = !capturing() && make_shareable(*self.storage().unsafeGetStorageImpl());
   give(op, stack, can_wait ? at::native::_lazy_clone(self) : self.clone());
 }
 
@@ -479,6 +480,7 @@ void bincount(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
 // In the words of a Mac.
 void isin(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const Tensor elements = tensor(op, stack, "elements"), among = tensor(op, stack, "test_elements");
+  if (!elements.numel() || !among.numel()) return on_backing(op, keys, stack);
   TORCH_CHECK(is_virtual(elements) && is_virtual(among), "Expected elements.is_mps() && test_elements.is_mps() to be true, but got false.");
   TORCH_CHECK(elements.dtype() == among.dtype(), "Expected elements.dtype() == test_elements.dtype() to be true, but got false.");
   on_backing(op, keys, stack);

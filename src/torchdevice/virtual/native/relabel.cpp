@@ -109,19 +109,21 @@ bool is_csr(const Tensor& t) {
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------------- going in
-void Call::separate(StorageImpl* original) {
+int Call::separate(StorageImpl* original) {
   c10::DeviceGuard guard(original->device());  // a copy is made on the current one
   original->mutable_data();
   const int known = own_.of(original);
-  if (known < 0) return;
+  if (known < 0) return known;
   StorageImpl& twin = *storages_[known].twin;
   twin.set_data_ptr_noswap(c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), twin.device()));
   let_own(twin, original);
+  return known;
 }
 
 int Call::twin(const c10::Storage& storage, bool written) {
   auto* original = storage.unsafeGetStorageImpl();
-  if (written && C10_UNLIKELY(c10::impl::cow::is_cow_data_ptr(original->_mutable_data_ptr_no_checks()))) separate(original);
+  if (written && C10_UNLIKELY(c10::impl::cow::is_cow_data_ptr(original->_mutable_data_ptr_no_checks())))
+    if (const int known = separate(original); known >= 0) return known;
   const int place = static_cast<int>(storages_.size());
   if (Twin* kept = twin_of(original->_mutable_data_ptr_no_checks())) {
     const void* holder = nullptr;

@@ -78,7 +78,7 @@ class Call {
   Tensor dense_stand_in(const Tensor& t, Pair& pair, bool written);
   void forget(StoragePair& s);
   void give_back(StoragePair& s);
-  void separate(StorageImpl* original);  // from those that share its memory until one of them writes
+  int separate(StorageImpl* original);  // from those that share its memory until one of them writes; its place, or -1
   int twin(const c10::Storage& storage, bool written);  // where in `storages_` it stands
   c10::Storage original_storage(const c10::Storage& of_backing);
   void settle_sparse(const Pair& pair);
