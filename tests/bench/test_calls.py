@@ -54,7 +54,7 @@ def test_no_call_is_dearer_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
         except SystemExit as error:
             if CANNOT_READ not in str(error):
                 raise
-            pytest.skip(f"{error}")
+            pytest.skip(str(error))
         ratios = {name: round(counts["active"][name] / counts["plain"][name], 3) for name in counts["plain"]}
         least = {name: min(ratio, least.get(name, ratio)) for name, ratio in ratios.items()}
         if not (dear := too_dear(least)):

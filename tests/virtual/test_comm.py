@@ -1,8 +1,7 @@
-"""torch.cuda.comm and what else knows several virtual devices; what is refused, in CUDA's words."""
+"""Two virtual devices: torch.cuda.comm, in CUDA's words where it refuses, and what is not on the current device."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 
 import pytest
@@ -95,18 +94,3 @@ def test_what_has_a_device_that_is_not_the_current_one() -> None:
         assert torch.cuda.FloatTensor(1, device=0).get_device() == 0
         event.record()
     assert event.device == torch.device("cuda:1")
-
-
-@on("cuda")
-def test_the_runtime_makes_streams() -> None:
-    handle = ctypes.c_void_p(0)
-    assert torch.cuda.cudart().cudaStreamCreate(ctypes.addressof(handle)) == 0
-    assert handle.value
-    stream = torch.cuda.ExternalStream(handle.value)
-    assert stream.cuda_stream == handle.value != torch.cuda.current_stream().cuda_stream
-    with torch.cuda.stream(stream):
-        assert torch.cuda.current_stream() == stream
-    assert torch.cuda.cudart().cudaStreamDestroy(handle.value) == 0
-    before = torch.cuda.memory_stats()["num_sync_all_streams"]
-    torch.cuda.empty_cache()
-    assert torch.cuda.memory_stats()["num_sync_all_streams"] == before + 1

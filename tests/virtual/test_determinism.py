@@ -57,6 +57,9 @@ FORWARD: dict[str, Callable[[], object]] = {
     "put_": lambda: torch.zeros(3, device="cuda").put_(
         torch.tensor([0], device="cuda"), torch.ones(1, device="cuda"), accumulate=True
     ),
+    "scatter_reduce_cuda_kernel": lambda: torch.ones(3, device="cuda").scatter_(
+        0, torch.tensor([0], device="cuda"), torch.ones(1, device="cuda"), reduce="multiply"
+    ),
     "scatter_reduce_cuda_prod_": lambda: torch.ones(3, device="cuda").scatter_reduce_(
         0, torch.tensor([0], device="cuda"), torch.ones(1, device="cuda"), "prod"
     ),

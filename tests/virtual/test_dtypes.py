@@ -1,4 +1,4 @@
-"""Dtypes that the kernels of CUDA take and the CPU's refuse, and memory that is shared until somebody writes."""
+"""Dtypes that the kernels of CUDA take and the CPU's refuse."""
 
 from __future__ import annotations
 
@@ -73,56 +73,29 @@ def test_results_have_the_dtype_that_cuda_gives() -> None:
     assert again.tolist() == out.tolist()
 
 
-@on("cuda")
-def test_a_lazy_clone_shares_memory_until_somebody_writes() -> None:
-    for write in (
-        lambda t: t.add_(1),
-        lambda t: t[:1].fill_(9),
-        lambda t: t.copy_(torch.zeros(3)),
-        lambda t: t.resize_(9),
-    ):
-        for written in (0, 1):
-            before = torch.cuda.memory_allocated()
-            both = [x := torch.tensor([1.0, 2.0, 3.0], device="cuda"), x._lazy_clone()]
-            assert torch.cuda.memory_allocated() - before == 12
-            write(both[written])
-            assert both[1 - written].tolist() == [1.0, 2.0, 3.0]
-            write(both[1 - written])
-            assert torch.equal(both[0][:1], both[1][:1])
-            del both, x
-            assert torch.cuda.memory_allocated() == before
-    x = torch.arange(4.0, device="cuda")
-    y = x._lazy_clone()
-    torch.cumsum(x, 0, out=x)  # read first, then written
-    assert (x.tolist(), y.tolist()) == ([0.0, 1.0, 3.0, 6.0], [0.0, 1.0, 2.0, 3.0])
-    x = torch.ones(2, device="cuda")
-    y = x._lazy_clone()
-    x.add_(x)  # read and written in one call
-    assert (x.tolist(), y.tolist()) == ([2.0, 2.0], [1.0, 1.0])
-    assert torch.empty(0, device="cuda")._lazy_clone().numel() == 0
-
-
-@on("cuda:2")
-def test_a_copy_at_the_first_write_stays_on_its_device() -> None:
-    x = torch.ones(1000, device="cuda:1")
-    before = torch.cuda.memory_allocated(0)
-    y = x._lazy_clone()
-    y.add_(1)
-    assert y.device.index == 1
-    assert torch.cuda.memory_allocated(0) == before
-    assert torch.cuda.memory_allocated(1) >= 8000
+def _four_bits(device: str, dtype: torch.dtype) -> None:
+    x, weights = torch.rand(2, 64, dtype=dtype), torch.randint(16, (16, 64), dtype=torch.int32)
+    scales_and_zeros = torch.rand(2, 16, 2, dtype=dtype)
+    packed = torch._convert_weight_to_int4pack_for_cpu(weights, 2)
+    want = torch._weight_int4pack_mm_for_cpu(x, packed, 32, scales_and_zeros)
+    two_per_byte = (weights[:, ::2] << 4 | weights[:, 1::2]).to(torch.uint8)
+    there = torch._convert_weight_to_int4pack(two_per_byte.to(device), 2)
+    assert (there.shape, there.dtype) == ((2, 2, 32, 1), torch.int32)  # CUDA's
+    have = torch._weight_int4pack_mm(x.to(device), there, 32, scales_and_zeros.to(device))
+    assert have.device.type == device
+    torch.testing.assert_close(have.cpu(), want)
 
 
 @on("cuda")
-def test_weights_of_four_bits() -> None:
+def test_weights_of_four_bits_on_cuda() -> None:
+    _four_bits("cuda", torch.bfloat16)
+    with pytest.raises(RuntimeError, match="CUDA takes bfloat16"):
+        _four_bits("cuda", torch.float32)
+    with pytest.raises(RuntimeError, match="expect a multiple of 128 columns, not 64"):
+        torch._convert_weight_to_int4pack(torch.zeros(16, 32, dtype=torch.uint8, device="cuda"), 8)
+
+
+@on("mps")
+def test_weights_of_four_bits_on_a_mac() -> None:
     for dtype in (torch.bfloat16, torch.float32):
-        x, weights = torch.rand(2, 64, dtype=dtype), torch.randint(16, (16, 64), dtype=torch.int32)
-        scales_and_zeros = torch.rand(2, 16, 2, dtype=dtype)
-        packed = torch._convert_weight_to_int4pack_for_cpu(weights, 2)
-        want = torch._weight_int4pack_mm_for_cpu(x, packed, 32, scales_and_zeros)
-        two_per_byte = (weights[:, ::2] << 4 | weights[:, 1::2]).to(torch.uint8)
-        there = torch._convert_weight_to_int4pack(two_per_byte.cuda(), 2)
-        assert (there.shape, there.dtype) == ((2, 2, 32, 1), torch.int32)  # CUDA's
-        have = torch._weight_int4pack_mm(x.cuda(), there, 32, scales_and_zeros.cuda())
-        assert have.is_cuda
-        torch.testing.assert_close(have.cpu(), want)
+        _four_bits("mps", dtype)

@@ -251,3 +251,43 @@ def test_what_a_mac_gives_for_bincount_and_refuses_for_isin() -> None:
         torch.isin(x, torch.tensor([1.0], device="mps"))
     with pytest.raises(RuntimeError, match=r"Expected elements.is_mps\(\)"):
         torch.isin(x, torch.tensor([1]))
+
+
+@on("cuda")
+def test_a_lazy_clone_shares_memory_until_somebody_writes() -> None:
+    for write in (
+        lambda t: t.add_(1),
+        lambda t: t[:1].fill_(9),
+        lambda t: t.copy_(torch.zeros(3)),
+        lambda t: t.resize_(9),
+    ):
+        for written in (0, 1):
+            before = torch.cuda.memory_allocated()
+            both = [x := torch.tensor([1.0, 2.0, 3.0], device="cuda"), x._lazy_clone()]
+            assert torch.cuda.memory_allocated() - before == 12
+            write(both[written])
+            assert both[1 - written].tolist() == [1.0, 2.0, 3.0]
+            write(both[1 - written])
+            assert torch.equal(both[0][:1], both[1][:1])
+            del both, x
+            assert torch.cuda.memory_allocated() == before
+    x = torch.arange(4.0, device="cuda")
+    y = x._lazy_clone()
+    torch.cumsum(x, 0, out=x)  # read first, then written
+    assert (x.tolist(), y.tolist()) == ([0.0, 1.0, 3.0, 6.0], [0.0, 1.0, 2.0, 3.0])
+    x = torch.ones(2, device="cuda")
+    y = x._lazy_clone()
+    x.add_(x)  # read and written in one call
+    assert (x.tolist(), y.tolist()) == ([2.0, 2.0], [1.0, 1.0])
+    assert torch.empty(0, device="cuda")._lazy_clone().numel() == 0
+
+
+@on("cuda:2")
+def test_a_copy_at_the_first_write_stays_on_its_device() -> None:
+    x = torch.ones(1000, device="cuda:1")
+    before = torch.cuda.memory_allocated(0)
+    y = x._lazy_clone()
+    y.add_(1)
+    assert y.device.index == 1
+    assert torch.cuda.memory_allocated(0) == before
+    assert torch.cuda.memory_allocated(1) >= 8000

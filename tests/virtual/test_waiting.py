@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
 
@@ -174,3 +175,18 @@ def test_times_are_those_of_one_device_and_of_work_that_is_done() -> None:
         events[0].elapsed_time(events[2])
     torch.cuda.synchronize()
     assert events[0].elapsed_time(events[2]) >= SOME_MS
+
+
+@on("cuda")
+def test_the_runtime_makes_streams() -> None:
+    handle = ctypes.c_void_p(0)
+    assert torch.cuda.cudart().cudaStreamCreate(ctypes.addressof(handle)) == 0
+    assert handle.value
+    stream = torch.cuda.ExternalStream(handle.value)
+    assert stream.cuda_stream == handle.value != torch.cuda.current_stream().cuda_stream
+    with torch.cuda.stream(stream):
+        assert torch.cuda.current_stream() == stream
+    assert torch.cuda.cudart().cudaStreamDestroy(handle.value) == 0
+    before = torch.cuda.memory_stats()["num_sync_all_streams"]
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_stats()["num_sync_all_streams"] == before + 1

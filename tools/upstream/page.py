@@ -41,7 +41,7 @@ def pairs(results: Results) -> Iterator[tuple[str, str, Run | None, Run]]:
 
 def rows(results: Results) -> Iterator[str]:
     """A line per file and mode."""
-    yield "| file | mode | count | of those pass | fail | crash | too long | skipped | torch | compared with |"
+    yield "| file | mode | tests that count | pass | fail | crash | too long | skipped | torch | compared with |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |"
     for mode, file, real, ours in pairs(results):
         found = compared(ours, real)

@@ -10,7 +10,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-EXPECTED = HERE / "expected.json"  # file → reason → tests that pass on a real device and not on a virtual one
+EXPECTED = HERE / "expected.json"  # file → reason → tests that count and do not pass
 REAL = "real"  # the mode of the device that is there
 TOO_LONG = "too long"
 ENDED_BY_THE_CLOCK = 1  # the exit status that `faulthandler` gives a worker whose test took too long

@@ -35,6 +35,8 @@ ONE_LINE = 300
 
 def restore_lost_names() -> None:
     """What the tests ask for at their import, and a newer torch or another machine does not have."""
+    if not platform.mac_ver()[0]:  # before torch's tools ask
+        platform.mac_ver = lambda *_: (A_MAC, ("", "", ""), "arm64")
     import psutil
     import torch
     from torch.testing._internal import common_cuda, common_mkldnn, common_nn
@@ -47,8 +49,6 @@ def restore_lost_names() -> None:
     for (owner, name), value in lost.items():
         if not hasattr(owner, name):
             setattr(owner, name, value)
-    if not platform.mac_ver()[0]:
-        platform.mac_ver = lambda *_: (A_MAC, ("", "", ""), "arm64")
     asked = subprocess.check_output
 
     def answer(command: Any, *args: Any, **named: Any) -> Any:

@@ -99,8 +99,7 @@ class Usage:
             values = asdict(getattr(self, source)) if source else dict(_ZERO)
             stats[name] = {"all": values, "small_pool": dict(_ZERO), "large_pool": dict(values)}
         stats.update(oversize_allocations=dict(_ZERO), oversize_segments=dict(_ZERO))
-        stats.update(num_alloc_retries=0, num_ooms=self.ooms, max_split_size=-1)
-        stats.update(num_sync_all_streams=self.emptied)
+        stats.update(num_alloc_retries=0, num_ooms=self.ooms, max_split_size=-1, num_sync_all_streams=self.emptied)
         stats.update(num_device_alloc=self.blocks.allocated, num_device_free=self.blocks.freed)
         return stats
 

@@ -15,10 +15,6 @@ struct Alert {
 
 namespace {
 
-c10::IValue argument(const c10::OperatorHandle& op, const Stack& stack, const char* name) {
-  const auto at = op.schema().argumentIndexWithName(name);
-  return at ? stack[stack.size() - op.schema().arguments().size() + *at] : c10::IValue();
-}
 bool is_weighted(const c10::OperatorHandle& op, const Stack& stack) { return !argument(op, stack, "weights").isNone(); }
 bool is_reduced(const c10::OperatorHandle& op, const Stack& stack) { return argument(op, stack, "reduction").toInt() != 0; }
 bool accumulates(const c10::OperatorHandle& op, const Stack& stack) { return argument(op, stack, "accumulate").toBool(); }
@@ -27,7 +23,8 @@ bool takes_largest(const c10::OperatorHandle& op, const Stack& stack) {
   return argument(op, stack, "mode").toInt() == kMax;
 }
 bool multiplies(const c10::OperatorHandle& op, const Stack& stack) {
-  return argument(op, stack, "reduce").toStringView() == "prod";
+  const c10::IValue reduce = argument(op, stack, "reduce");
+  return reduce.isString() && (reduce.toStringView() == "prod" || reduce.toStringView() == "multiply");
 }
 
 const Alert kAlerts[] = {
@@ -64,6 +61,8 @@ const Alert kAlerts[] = {
     {"replication_pad1d_backward", "replication_pad1d_backward_cuda"},
     {"replication_pad2d_backward", "replication_pad2d_backward_cuda"},
     {"replication_pad3d_backward", "replication_pad3d_backward_cuda"},
+    {"scatter", "scatter_reduce_cuda_kernel", multiplies},
+    {"scatter_", "scatter_reduce_cuda_kernel", multiplies},
     {"scatter_reduce", "scatter_reduce_cuda_prod_", multiplies},
     {"scatter_reduce_", "scatter_reduce_cuda_prod_", multiplies},
     {"upsample_bicubic2d_backward", "upsample_bicubic2d_backward_out_cuda"},

@@ -233,6 +233,8 @@ at::Generator backing_generator(const std::optional<at::Generator>& asked, Devic
 void hand_out_default_generators(bool yes);
 
 // ---- kernel.cpp
+c10::IValue argument(const c10::OperatorHandle& op, const Stack& stack, const char* name);  // None: it has none of that name
+bool is_written(const c10::Argument& a);
 enum Flag : uint32_t {  // Python gives them by name: kFlags in api.cpp
   kNoDeviceCheck = 1,  // 0-dim tensors of the host may take part (torch: `device_check: NoCheck`)
   kAnyDevice = 2,      // tensors of the host may take part (copies)

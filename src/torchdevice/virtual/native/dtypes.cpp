@@ -80,7 +80,6 @@ std::optional<ScalarType> dtype_of(const c10::IValue& v, const c10::Argument& a)
 bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run) {
   const auto& arguments = op.schema().arguments();
   const size_t base = stack->size() - arguments.size();
-  const auto is_written = [&](size_t i) { return arguments[i].alias_info() && arguments[i].alias_info()->isWrite(); };
   // The dtype that it is asked to compute in, or what torch promotes its tensors to.
   std::optional<ScalarType> asked, promoted, of_numbers;
   for (size_t i = 0; i < arguments.size(); i++) {
@@ -89,7 +88,7 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
     if (!type) continue;
     if (!v.isTensor()) {
       asked = type;
-    } else if (!is_written(i) || i == 0) {
+    } else if (!is_written(arguments[i]) || i == 0) {
       auto& into = v.toTensor().dim() ? promoted : of_numbers;
       into = into ? c10::promoteTypes(*into, *type) : *type;
     }
@@ -110,7 +109,7 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
     }
     const Tensor given = v.toTensor();
     v = given.to(wanted);
-    if (is_written(i)) written.emplace_back(given, v.toTensor());
+    if (is_written(arguments[i])) written.emplace_back(given, v.toTensor());
   }
   run();
   for (auto& [given, in_place] : written) {

@@ -16,9 +16,6 @@ namespace torchdevice {
 
 namespace {
 
-struct History;
-History& history();
-
 using Traceback = std::shared_ptr<torch::CapturedTraceback>;
 
 struct Entry {

@@ -121,8 +121,6 @@ void warn_fallback(const c10::OperatorHandle& op) {
 }
 
 // ------------------------------------------------------------------------------------------------------- the kernel
-bool is_written(const c10::Argument& a) { return a.alias_info() && a.alias_info()->isWrite(); }
-
 c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint32_t flags) {
   if (is_written(a)) flags |= kWritten;
   if (v.isTensor()) return call.enter(v.toTensor(), a.name().c_str(), flags);
@@ -297,6 +295,13 @@ struct BoxedFallback final : c10::OperatorKernel {
 };
 
 }  // namespace
+
+c10::IValue argument(const c10::OperatorHandle& op, const Stack& stack, const char* name) {
+  const auto at = op.schema().argumentIndexWithName(name);
+  return at ? stack[stack.size() - op.schema().arguments().size() + *at] : c10::IValue();
+}
+
+bool is_written(const c10::Argument& a) { return a.alias_info() && a.alias_info()->isWrite(); }
 
 void set_sync_debug_mode(int mode) { sync_debug_mode = mode; }
 

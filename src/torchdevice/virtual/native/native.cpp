@@ -130,13 +130,6 @@ struct Custom final : c10::OperatorKernel {
   void operator()(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) { function(op, keys, stack); }
 };
 
-IValue argument(const OperatorHandle& op, const Stack& stack, const char* name) {
-  const auto& arguments = op.schema().arguments();
-  for (size_t i = 0; i < arguments.size(); i++)
-    if (arguments[i].name() == name) return stack[stack.size() - arguments.size() + i];
-  return {};
-}
-
 Stack call_op(const char* name, Stack stack, const char* overload = "") {
   c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).callBoxed(&stack);
   return stack;
@@ -519,16 +512,19 @@ void pack_four_bits(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   TORCH_CHECK(bytes.dim() == 2 && bytes.scalar_type() == c10::kByte, op.schema().name(), ": expect a matrix of uint8");
   TORCH_CHECK(tiles == 2 || tiles == 4 || tiles == 8, op.schema().name(), ": innerKTiles need to be 2, 4, or 8");
   const int64_t rows = bytes.size(0), columns = bytes.size(1) * 2;
+  TORCH_CHECK(columns % (tiles * 16) == 0, op.schema().name(), ": expect a multiple of ", tiles * 16, " columns, not ", columns);
   const Tensor each = at::stack({bytes.bitwise_right_shift(4), bytes.bitwise_and(15)}, -1).view({rows, columns});
   const Tensor packed = call_op("aten::_convert_weight_to_int4pack_for_cpu", {each.to(c10::kInt), tiles})[0].toTensor();
   give(op, stack, packed.view(c10::kInt).view({rows / 8, columns / (tiles * 16), 32, tiles / 2}));
 }
 void four_bit_product(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  const Tensor blocks = tensor(op, stack, "mat2");
+  const Tensor self = tensor(op, stack, "self"), blocks = tensor(op, stack, "mat2");
+  TORCH_CHECK(
+      config.is_mps() || self.scalar_type() == c10::kBFloat16, op.schema().name(), ": CUDA takes bfloat16, not ",
+      self.scalar_type());
   const Tensor packed = blocks.contiguous().view({blocks.size(0) * 8, -1}).view(c10::kByte);
   give(op, stack, call_op("aten::_weight_int4pack_mm_for_cpu",
-                          {argument(op, *stack, "self"), packed, argument(op, *stack, "qGroupSize"),
-                           argument(op, *stack, "qScaleAndZeros")})[0]);
+                          {self, packed, argument(op, *stack, "qGroupSize"), argument(op, *stack, "qScaleAndZeros")})[0]);
 }
 
 // kForHost: always on the CPU, and on an accelerator that lacks the operator. kFused: only on CUDA.
