@@ -20,7 +20,7 @@ def _lost(log: torch.Tensor) -> torch.Tensor:
     return functional.ctc_loss(log, torch.ones(2, 3, dtype=torch.long, device="cuda"), [8, 8], [3, 3])
 
 
-# What fails in its gradient, by the name of the kernel. (For bilinear samples `interpolate` has another way.)
+# What fails in its gradient, by the name of the kernel. (`interpolate` has another way for most.)
 BACKWARD: dict[str, Callable[[], torch.Tensor]] = {
     "adaptive_avg_pool2d_backward_cuda": lambda: functional.adaptive_avg_pool2d(_image(5, 5), 2),
     "adaptive_avg_pool3d_backward_cuda": lambda: functional.adaptive_avg_pool3d(_image(5, 5, 5), 2),
@@ -35,11 +35,9 @@ BACKWARD: dict[str, Callable[[], torch.Tensor]] = {
         _image(4, 4), torch.rand(1, 3, 3, 2, device="cuda"), align_corners=False
     ),
     "reflection_pad1d_backward_out_cuda": lambda: functional.pad(_image(4), (1, 1), mode="reflect"),
-    "upsample_bicubic2d_backward_out_cuda": lambda: functional.interpolate(
-        _image(4, 4), scale_factor=2, mode="bicubic"
-    ),
+    "upsample_bicubic2d_backward_out_cuda": lambda: torch.ops.aten.upsample_bicubic2d(_image(4, 4), [8, 8], False),
     "upsample_bilinear2d_backward_out_cuda": lambda: torch.ops.aten.upsample_bilinear2d(_image(4, 4), [8, 8], False),
-    "upsample_linear1d_backward_out_cuda": lambda: functional.interpolate(_image(4), scale_factor=2, mode="linear"),
+    "upsample_linear1d_backward_out_cuda": lambda: torch.ops.aten.upsample_linear1d(_image(4), [8], False),
     "upsample_trilinear3d_backward_out_cuda": lambda: torch.ops.aten.upsample_trilinear3d(
         _image(4, 4, 4), [8, 8, 8], False
     ),

@@ -2,6 +2,8 @@
 // compares the table with torch's own database of operators.
 #include "relabel.h"
 
+#include <torch/version.h>
+
 #include <algorithm>
 
 namespace torchdevice {
@@ -24,26 +26,38 @@ bool has(uint64_t set, ScalarType type) { return (set >> static_cast<int>(type))
 constexpr uint64_t kComplexHalf = bits(ScalarType::ComplexHalf), kHalf = bits(ScalarType::Half);
 constexpr uint64_t kHalves = kHalf | bits(ScalarType::BFloat16), kBool = bits(ScalarType::Bool);
 constexpr uint64_t kIntegers = bits(ScalarType::Byte, ScalarType::Char, ScalarType::Short, ScalarType::Int, ScalarType::Long);
+constexpr uint64_t kFloat8 = bits(
+    ScalarType::Float8_e4m3fn, ScalarType::Float8_e4m3fnuz, ScalarType::Float8_e5m2, ScalarType::Float8_e5m2fnuz);
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
+constexpr uint64_t kTransformed = kComplexHalf | kHalves | bits(ScalarType::BComplex32);
+#else
+constexpr uint64_t kTransformed = kComplexHalf | kHalf;
+#endif
 
 const Wider kWider[] = {
     {" acos acosh angle asin asinh atan atanh convolution convolution_backward cos cosh diag diagonal_copy div exp lerp log "
      "logaddexp pow prod rsqrt sigmoid sin sinh sqrt sum tan tanh ",
      kComplexHalf},
-    {" _fft_c2c _fft_c2r _fft_r2c ", kComplexHalf | kHalf},
+    {" _fft_c2c _fft_c2r _fft_r2c ", kTransformed},
     {" polygamma round rrelu_with_noise ", kHalf},
     {" _sparse_sparse_matmul _upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward avg_pool3d avg_pool3d_backward "
      "grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward "
      "multi_margin_loss multi_margin_loss_backward multilabel_margin_loss_backward multilabel_margin_loss_forward ",
      kHalves},
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
+    {" conj_physical ", bits(ScalarType::BComplex32)},
+    {" scatter ", kFloat8},
+    {" sparse_sampled_addmm ", kHalves},
+#endif
     {" abs ", kBool},
     {" trace ", kBool | kComplexHalf},
     {" histc ", kIntegers},
 };
 
 ScalarType widened(ScalarType type) {
-  if (type == ScalarType::ComplexHalf) return ScalarType::ComplexFloat;
+  if (c10::isComplexType(type)) return ScalarType::ComplexFloat;
   if (type == ScalarType::Bool) return ScalarType::Byte;
-  return has(kHalves, type) ? ScalarType::Float : ScalarType::Double;
+  return has(kHalves | kFloat8, type) ? ScalarType::Float : ScalarType::Double;
 }
 
 // Of a result: what the kernel of a GPU would have given.
@@ -85,7 +99,7 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
   for (size_t i = 0; i < arguments.size(); i++) {
     const c10::IValue& v = (*stack)[base + i];
     const auto type = dtype_of(v, arguments[i]);
-    if (!type) continue;
+    if (!type || arguments[i].name() == "index") continue;
     if (!v.isTensor()) {
       asked = type;
     } else if (!is_written(arguments[i]) || i == 0) {
