@@ -84,6 +84,11 @@ def survive(kind: str) -> None:
     library.call("default_generators", 0)
     library.call("sync_debug_mode", 0)
     library.call("record_history", 0, 0, 0, 0, 1)
+    for device, owner, pool in itertools.product(
+        range(there.count), NUMBERS[ctypes.c_uint64], NUMBERS[ctypes.c_uint64]
+    ):
+        for _ in range(MOST):
+            library.call("end_pool", device, owner, pool)
     assert not library._dll.td_capturing()
     assert (before + 1).tolist() == [1, 2, 3, 4]
     _refusals(library, kind)
@@ -142,7 +147,19 @@ def _refusals(library: Library, kind: str) -> None:
         ("reset_accumulated", -1),
         ("resize", None, 8),
         ("adopt", None, None),
-        ("capture_begin", None),
+        ("capture_begin", 0, 1, None),
+        ("begin_pool", 256, 0, 1, 0),
+        ("end_pool", -1, 0, 1),
+        ("keep_pool", 256, 0, 1),
+        ("drop_pool", 256, 0, 1),
+        ("restore_pool", 0, 0, 1, None),
+        ("restore_pool", 0, 0, 1, "G 4096"),
+        ("restore_pool", 0, 0, 1, "P 512 1 1"),
+        ("point", None, None, 8),
+        ("own", None),
+        ("disown", None),
+        ("free", 0, None),
+        ("free", 0, 4096),
         ("capture_end", 12345),
         ("capture_replay", 12345),
     ]
@@ -157,18 +174,18 @@ def _refusals(library: Library, kind: str) -> None:
 
 def _closed(library: Library, kind: str) -> None:
     """What existed and does not any more; and storages of the wrong device."""
-    graph = library.capture_begin()
+    graph = library.capture_begin((0, 1))
     with pytest.raises(RuntimeError):
         library.call("capture_replay", graph)  # still open
     with pytest.raises(RuntimeError):
-        library.capture_begin()
+        library.capture_begin((0, 1))
     library.call("capture_end", graph)
     library.call("capture_replay", graph)
     library.call("capture_drop", graph)
     for name in ("capture_end", "capture_replay"):
         with pytest.raises(RuntimeError):
             library.call(name, graph)
-    dropped = library.capture_begin()
+    dropped = library.capture_begin((0, 1))
     library.call("capture_drop", dropped)  # while it is open
     torch.ones(2, device=kind).add_(1)
     start, end = torch.Event(kind, enable_timing=True), torch.Event(kind, enable_timing=True)

@@ -24,12 +24,15 @@ def functions_of_this_file(told: dict[str, Any]) -> list[str]:
 def test_a_snapshot_has_what_is_held() -> None:
     x = torch.ones(1000, device="cuda")
     (segment,) = [each for each in torch.cuda.memory_snapshot() if each["address"] == x.data_ptr()]
-    assert segment["total_size"] == segment["blocks"][0]["size"] == 4000
-    assert segment["blocks"][0]["state"] == "active_allocated"
-    assert segment["device"] == 0
-    address = x.data_ptr()
-    del x, segment
-    assert address not in [each["address"] for each in torch.cuda.memory_snapshot()]
+    assert (segment["total_size"], segment["allocated_size"], segment["requested_size"]) == (2 << 20, 4096, 4000)
+    assert (segment["device"], segment["segment_type"], segment["segment_pool_id"]) == (0, "small", (0, 0))
+    held, rest = segment["blocks"]
+    assert (held["state"], held["size"], held["requested_size"]) == ("active_allocated", 4096, 4000)
+    assert (rest["state"], rest["size"]) == ("inactive", (2 << 20) - 4096)
+    del x
+    assert [len(each["blocks"]) for each in torch.cuda.memory_snapshot()] == [1]
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_snapshot() == []
 
 
 @on("cuda")
@@ -38,7 +41,8 @@ def test_a_history_has_stacks_of_this_file() -> None:
     x = torch.ones(1 << 18, device="cuda")
     del x
     assert actions() == [
-        (action, 1 << 20) for action in ("segment_alloc", "alloc", "free_requested", "free_completed", "segment_free")
+        ("segment_alloc", 2 << 20),
+        *((action, 1 << 20) for action in ("alloc", "free_requested", "free_completed")),
     ]
     (trace,) = torch.cuda.memory._snapshot()["device_traces"]
     assert functions_of_this_file(trace[1])[0] == "test_a_history_has_stacks_of_this_file"
@@ -58,8 +62,9 @@ def test_a_history_keeps_the_last_entries_and_no_stacks_if_asked() -> None:
     del x
     (trace,) = torch.cuda.memory._snapshot()["device_traces"]
     assert len(trace) == 4
-    assert [each["size"] for each in trace][-3:] == [8, 8, 8]
+    assert [(each["action"], each["size"]) for each in trace][-2:] == [("free_requested", 8), ("free_completed", 8)]
     assert not any(each["frames"] for each in trace)
+    torch.cuda.empty_cache()
     assert torch.cuda.memory._snapshot()["segments"] == []
 
 

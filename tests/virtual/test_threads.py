@@ -65,7 +65,7 @@ def test_the_public_limits_are_those_of_all_devices() -> None:
 
 @on("cuda")
 def test_threads_together_stay_below_the_limit() -> None:
-    block, room = 1000, 10
+    block, room = 1024, 10
     torchdevice.virtual.set_memory_limit(block * room)
 
     def fill() -> list[torch.Tensor]:

@@ -90,7 +90,6 @@ class Usage:
     reserved: Figures
     blocks: Figures = field(default_factory=Figures)
     ooms: int = 0
-    emptied: int = 0  # how often cached blocks were given back
 
     def nested(self) -> dict[str, Any]:
         """What `torch._C._cuda_memoryStats` returns."""
@@ -99,7 +98,7 @@ class Usage:
             values = asdict(getattr(self, source)) if source else dict(_ZERO)
             stats[name] = {"all": values, "small_pool": dict(_ZERO), "large_pool": dict(values)}
         stats.update(oversize_allocations=dict(_ZERO), oversize_segments=dict(_ZERO))
-        stats.update(num_alloc_retries=0, num_ooms=self.ooms, max_split_size=-1, num_sync_all_streams=self.emptied)
+        stats.update(num_alloc_retries=0, num_ooms=self.ooms, max_split_size=-1, num_sync_all_streams=0)
         stats.update(num_device_alloc=self.blocks.allocated, num_device_free=self.blocks.freed)
         return stats
 
@@ -129,15 +128,34 @@ class HistorySettings:
 Frame = dict[str, Any]
 
 
+PoolId = tuple[int, int]
+
+
 @dataclass(frozen=True)
-class Allocation:
-    """Bytes that are held."""
+class Block:
+    """A piece of a segment."""
+
+    STATES = ("inactive", "active_allocated", "active_awaiting_free")
+
+    address: int
+    size: int
+    requested: int
+    state: str
+    frames: list[Frame]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Memory that an allocator took from the system, in blocks."""
 
     device: int
     address: int
     size: int
     stream: int
+    pool: PoolId
+    large: bool
     frames: list[Frame]
+    blocks: list[Block]
 
 
 @dataclass(frozen=True)
@@ -157,7 +175,7 @@ class Action:
 class History:
     """What is held now, and what was done before."""
 
-    held: list[Allocation] = field(default_factory=list)
+    held: list[Segment] = field(default_factory=list)
     done: list[Action] = field(default_factory=list)
 
 
@@ -174,7 +192,7 @@ class Clock(Protocol):
 class Graph(Protocol):
     """A captured list of operators."""
 
-    def begin(self) -> None: ...
+    def begin(self, pool: PoolId) -> None: ...
     def end(self) -> None: ...
     def replay(self) -> None: ...
     def drop(self) -> None: ...
@@ -194,6 +212,7 @@ class Device:
         self.type = type
         self.count = count
         self.stream_numbers = itertools.count(1)  # of stand-ins; one series for all namespaces that this device answers
+        self.pool_numbers = itertools.count(1)
         self._fraction = [1.0] * count
         self._local = threading.local()
 
@@ -256,6 +275,48 @@ class Device:
 
     def empty_cache(self) -> None:
         """Give cached blocks back; the CPU's allocator keeps none."""
+
+    def empty_pinned_cache(self) -> None:
+        """The same for pinned memory of the host."""
+
+    # Pools of memory. The base has one allocator for all of them.
+
+    def begin_pool(self, index: int, pool: PoolId, of_stream: bool) -> None:
+        """What the current stream, or this thread, allocates comes from the pool; it is used once more."""
+
+    def end_pool(self, index: int, pool: PoolId) -> None:
+        """Allocate as before."""
+
+    def keep_pool(self, index: int, pool: PoolId) -> None:
+        """The pool is used once more."""
+
+    def drop_pool(self, index: int, pool: PoolId) -> None:
+        """The pool is used once less. Without users its memory can be given back."""
+
+    def pool_users(self, index: int, pool: PoolId) -> int:
+        return 1
+
+    def empty_pool(self, pool: PoolId) -> None:
+        """Give cached blocks of a pool back."""
+
+    def restore_pool(self, index: int, pool: PoolId, segments: list[Segment]) -> None:
+        """Bring the blocks of a pool to the state that they had."""
+        raise NotImplementedError
+
+    def storage_at(self, address: int, place: torch.device, size: int) -> torch.UntypedStorage:
+        """A storage over memory that it does not own."""
+        raise NotImplementedError
+
+    def own(self, storage: int) -> None:
+        """Let a storage, given by its address, own the memory that it is over. A checkpoint brought that back."""
+        raise NotImplementedError
+
+    def disown(self, storage: int) -> None:
+        """Let a storage, given by its address, own nothing. Its memory stays allocated."""
+        raise NotImplementedError
+
+    def free(self, address: int) -> None:
+        """Free memory that no storage owns."""
 
     def set_fraction(self, fraction: float, index: int) -> None:
         self._fraction[index] = fraction

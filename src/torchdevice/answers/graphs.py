@@ -5,7 +5,6 @@ As on CUDA, capture leaves no trace in tensors that existed before: what was wri
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +12,9 @@ from typing import Any
 import torch
 
 from torchdevice._torch import core, dispatcher
-from torchdevice.answers.device import Device, Graph, Table
+from torchdevice.answers.device import Device, Graph, PoolId, Table
 from torchdevice.errors import CudaOnlyError, explain_error
 
-_pools = itertools.count(1)
 _capture = threading.local()
 
 
@@ -74,7 +72,7 @@ class Recording:
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
 
-    def begin(self) -> None:
+    def begin(self, pool: PoolId) -> None:
         self._recorder = Recorder()
         self._recorder.__enter__()
         _capture.recorder = self._recorder
@@ -118,7 +116,7 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
         def __new__(cls, keep_graph: bool = False) -> Any:
             note()
             graph = object.__new__(cls)
-            graph._captured, graph._pool, graph._ended = None, (0, next(_pools)), False
+            graph._captured, graph._pool, graph._ended = None, (next(device.pool_numbers), 0), False
             return graph
 
         _captured: Graph | None
@@ -136,7 +134,7 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
             self._captured, self._ended = device.graph(), False
             if pool is not None:
                 self._pool = pool
-            self._captured.begin()
+            self._captured.begin(self._pool)
 
         def capture_end(self) -> None:
             self._end()
@@ -202,4 +200,7 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
 def graph_functions(kind: str, device: Device) -> Table:
     """The C functions on graphs."""
     pool = "_graph_pool_handle" if kind == "cuda" else "_xpu_graph_pool_handle"
-    return {f"_{kind}_isCurrentStreamCapturing": lambda: device.capturing(), pool: lambda: (0, next(_pools))}
+    return {
+        f"_{kind}_isCurrentStreamCapturing": lambda: device.capturing(),
+        pool: lambda: (0, next(device.pool_numbers)),
+    }

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from torchdevice._torch.core import RealDevice
-from torchdevice.answers.device import Device, HistorySettings, Table, constant, nothing, refusal
+from torchdevice.answers.device import Device, HistorySettings, PoolId, Segment, Table, constant, nothing, refusal
 
 _NO_ALLOCATOR = "the device's own allocator serves every tensor, and no other can take its place"
 
 
 def memory_functions(kind: str, device: Device) -> Table:
-    """The C functions on memory. Pools and the history of allocations are names: the device's allocator decides."""
+    """The C functions on memory."""
     blocks: dict[int, torch.Tensor] = {}
     enabled = [True]
     metadata = [""]
@@ -26,7 +27,8 @@ def memory_functions(kind: str, device: Device) -> Table:
         return block.data_ptr()
 
     def raw_delete(pointer: int) -> None:
-        blocks.pop(pointer, None)
+        if blocks.pop(pointer, None) is None:
+            device.free(pointer)
 
     def enable(value: bool) -> None:
         enabled[0] = value
@@ -61,8 +63,24 @@ def memory_functions(kind: str, device: Device) -> Table:
         device.observe_out_of_memory(observer)
 
     def traceback_of(address: int) -> list[Any] | None:
-        found = [each.frames for each in device.history().held if each.address == address]
+        blocks = (each for segment in device.history().held for each in segment.blocks)
+        found = [each.frames for each in blocks if each.address == address]
         return found[0] if found and found[0] else None
+
+    def segments_of(index: int, pool: PoolId) -> list[Segment]:
+        return [each for each in device.history().held if (each.device, each.pool) == (index, tuple(pool))]
+
+    def live(index: int, pool: PoolId) -> set[int]:
+        blocks = (block for segment in segments_of(index, pool) for block in segment.blocks)
+        return {block.address for block in blocks if block.state == "active_allocated"}
+
+    def restore(index: int, state: PoolState, stale: Iterable[int], owners: Iterable[int]) -> None:
+        """`stale`: storages that lose their memory. `owners`: storages that get theirs back."""
+        for storage in stale:
+            device.disown(storage)
+        device.restore_pool(index, state.pool, state.segments)
+        for storage in owners:
+            device.own(storage)
 
     return {
         f"_{kind}_memoryStats": lambda index: device.stats(index),
@@ -75,7 +93,7 @@ def memory_functions(kind: str, device: Device) -> Table:
         f"_{kind}_emptyCache": lambda *_: device.empty_cache(),
         f"_{kind}_setMemoryFraction": lambda fraction, index: device.set_fraction(fraction, index),
         f"_{kind}_getMemoryFraction": lambda index: device.fraction(index),
-        f"_{kind}_memorySnapshot": lambda *_: snapshot(device),
+        f"_{kind}_memorySnapshot": lambda asked=None: snapshot(device, asked),
         f"_{kind}_record_memory_history": record,
         f"_{kind}_recordMemoryHistory": record,
         f"_{kind}_record_memory_history_legacy": record_in_the_old_way,
@@ -94,16 +112,22 @@ def memory_functions(kind: str, device: Device) -> Table:
         f"_{kind}_cudaCachingAllocator_raw_delete": raw_delete,
         f"_{kind}_cudaCachingAllocator_is_enabled": lambda: enabled[0],
         f"_{kind}_cudaCachingAllocator_enable": enable,
-        f"_{kind}_beginAllocateToPool": nothing,
-        f"_{kind}_beginAllocateCurrentStreamToPool": nothing,
-        f"_{kind}_beginAllocateCurrentThreadToPool": nothing,
-        f"_{kind}_endAllocateToPool": nothing,
-        f"_{kind}_releasePool": nothing,
-        f"_{kind}_checkPoolLiveAllocations": constant(True),
+        f"_{kind}_beginAllocateToPool": lambda index, pool: device.begin_pool(index, pool, of_stream=True),
+        f"_{kind}_beginAllocateCurrentStreamToPool": lambda index, pool: device.begin_pool(index, pool, of_stream=True),
+        f"_{kind}_beginAllocateCurrentThreadToPool": lambda index, pool: device.begin_pool(
+            index, pool, of_stream=False
+        ),
+        f"_{kind}_endAllocateToPool": lambda index, pool: device.end_pool(index, pool),
+        f"_{kind}_endAllocateCurrentStreamToPool": lambda index, pool: device.end_pool(index, pool),
+        f"_{kind}_releasePool": lambda index, pool: device.drop_pool(index, pool),
+        f"_{kind}_checkPoolLiveAllocations": lambda index, pool, expected: live(index, pool) == set(expected),
+        f"_{kind}_getCheckpointState": lambda index, pool: PoolState(pool, segments_of(index, pool)),
+        f"_{kind}_setCheckpointPoolState": restore,
+        "_construct_storage_from_data_pointer": lambda address, place, size: device.storage_at(address, place, size),
         f"_{kind}_clearCublasWorkspaces": nothing,
         **dict.fromkeys((f"_{kind}_resetCublasWorkspaceSize", f"_{kind}_resetCublasLtWorkspaceSize"), nothing),
         "_accelerator_setAllocatorSettings": nothing,
-        "_host_emptyCache": nothing,
+        "_host_emptyCache": lambda *_: device.empty_pinned_cache(),
         **{
             name: refusal(name, _NO_ALLOCATOR)
             for name in (
@@ -116,14 +140,20 @@ def memory_functions(kind: str, device: Device) -> Table:
     }
 
 
-_LARGE = 1 << 20  # bytes; above them torch's allocator takes memory from another pool
+@dataclass(frozen=True)
+class PoolState:
+    """The blocks of a pool at a point in time: what `torch._C._cuda_getCheckpointState` returns."""
+
+    pool: PoolId
+    segments: list[Segment]
 
 
-def snapshot(device: Device) -> Table:
-    """What `torch._C._cuda_memorySnapshot` returns. Each allocation is a segment: nothing is cached."""
+def snapshot(device: Device, asked: Sequence[int] | None = None) -> Table:
+    """What `torch._C._cuda_memorySnapshot` returns. `asked`: a pool, with (0, 0) for all; whether traces are wanted."""
+    pool, traced = tuple(asked[:2]) if asked else (0, 0), not asked or all(asked[2:])
     found = device.history()
     traces: list[list[Table]] = [[] for _ in range(device.count)]
-    for each in found.done:
+    for each in found.done if traced else ():
         where = "device_free" if each.action == "oom" else "addr"
         traces[each.device].append(
             {
@@ -137,49 +167,63 @@ def snapshot(device: Device) -> Table:
                 "frames": each.frames,
             }
         )
-    segments = []
-    for held in found.held:
-        sizes = {"size": held.size, "requested_size": held.size}
-        block = {"address": held.address, **sizes, "state": "active_allocated", "frames": held.frames}
-        segments.append(
-            {
-                "device": held.device,
-                "address": held.address,
-                "total_size": held.size,
-                "allocated_size": held.size,
-                "active_size": held.size,
-                "requested_size": held.size,
-                "stream": held.stream,
-                "segment_type": "large" if held.size > _LARGE else "small",
-                "segment_pool_id": (0, 0),
-                "is_expandable": False,
-                "frames": held.frames,
-                "blocks": [block],
-            }
-        )
     return {
-        "segments": segments,
+        "segments": [_described(each) for each in found.held if pool in ((0, 0), each.pool)],
         "device_traces": traces,
         "allocator_settings": {},
         "external_annotations": [],
     }
 
 
-class MemPoolBase:
-    """Pools are names: the device's allocator serves every allocation."""
+def _described(segment: Segment) -> Table:
+    active = [each for each in segment.blocks if each.state != "inactive"]
+    return {
+        "device": segment.device,
+        "address": segment.address,
+        "total_size": segment.size,
+        "allocated_size": sum(each.size for each in active if each.state == "active_allocated"),
+        "active_size": sum(each.size for each in active),
+        "requested_size": sum(each.requested for each in active),
+        "stream": segment.stream,
+        "segment_type": "large" if segment.large else "small",
+        "segment_pool_id": segment.pool,
+        "is_expandable": False,
+        "frames": segment.frames,
+        "blocks": [
+            {
+                "address": each.address,
+                "size": each.size,
+                "requested_size": each.requested,
+                "state": each.state,
+                "frames": each.frames,
+            }
+            for each in segment.blocks
+        ],
+    }
 
-    _numbers = itertools.count(1)
 
-    def __init__(self, allocator: Any = None, *_: Any, **__: Any) -> None:
-        self._pool_id, self._pool_allocator = (0, next(MemPoolBase._numbers)), allocator
+def pool_base(device: Device) -> type:
+    """What torch's `MemPool` is rebuilt on."""
 
-    @property
-    def id(self) -> tuple[int, int]:
-        return self._pool_id
+    class MemPoolBase:
+        def __init__(self, allocator: Any = None, *_: Any, **__: Any) -> None:
+            self._pool_id, self._pool_allocator = (0, next(device.pool_numbers)), allocator
+            self._pool_device = device.current()
+            device.keep_pool(self._pool_device, self._pool_id)
 
-    @property
-    def allocator(self) -> Any:
-        return self._pool_allocator
+        @property
+        def id(self) -> PoolId:
+            return self._pool_id
 
-    def use_count(self) -> int:
-        return 1
+        @property
+        def allocator(self) -> Any:
+            return self._pool_allocator
+
+        def use_count(self) -> int:
+            return device.pool_users(self._pool_device, self._pool_id)
+
+        def __del__(self) -> None:
+            device.drop_pool(self._pool_device, self._pool_id)
+            device.empty_pool(self._pool_id)
+
+    return MemPoolBase

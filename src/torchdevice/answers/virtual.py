@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from torchdevice._torch.core import RealDevice
-from torchdevice.answers.device import Description, Device, Figures, Graph, History, HistorySettings, Usage
+from torchdevice.answers.device import Description, Device, Graph, History, HistorySettings, PoolId, Segment
 
 # The device that programs are told of: an Ampere-class GPU, so that they choose bfloat16; the memory is the host's.
 DESCRIPTIONS = {
@@ -35,9 +35,9 @@ class Library(Protocol):
     """What is used of the C++ library."""
 
     def call(self, name: str, *arguments: object) -> int: ...
-    def usage(self, device: int) -> Any: ...
+    def statistics(self, device: int) -> dict[str, Any]: ...
     def elapsed(self, start_event: int, end_event: int) -> float: ...
-    def capture_begin(self) -> int: ...
+    def capture_begin(self, pool: PoolId) -> int: ...
     def history(self) -> History: ...
     def observe_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None: ...
 
@@ -52,7 +52,6 @@ class Virtual(Device):
         super().__init__(kind, count)
         self._library = library
         self._limit = limit
-        self._emptied = 0
         self._description = replace(DESCRIPTIONS[kind], total_memory=capacity)
 
     def visible(self) -> int:
@@ -71,27 +70,68 @@ class Virtual(Device):
         return self._description
 
     def allocated(self, index: int) -> int:
-        return int(self._library.usage(index).bytes)
+        return int(self.stats(index)["allocated_bytes"]["all"]["current"])
 
     def reserved(self, index: int) -> int:
-        return int(self._library.usage(index).reserved)
+        return int(self.stats(index)["reserved_bytes"]["all"]["current"])
 
     def synchronize(self) -> None:
         self._library.call("synchronize", self.current())
 
     def empty_cache(self) -> None:
-        self._library.call("empty_cache")
-        self._emptied += 1
+        self.empty_pool((0, 0))
 
     def lost_by_fork(self) -> bool:
         return bool(self._library.call("lost_by_fork"))
 
-    def usage(self, index: int) -> Usage:
-        used = self._library.usage(index)
-        held = Figures(used.bytes, used.bytes_peak, used.bytes_allocated, used.bytes_freed)
-        reserved = Figures(used.reserved, used.reserved_peak, used.reserved_allocated, used.reserved_freed)
-        blocks = Figures(used.blocks, used.blocks_peak, used.blocks_allocated, used.blocks_freed)
-        return Usage(held, reserved, blocks, used.ooms, self._emptied)
+    def stats(self, index: int) -> dict[str, Any]:
+        none = dict.fromkeys(("current", "peak", "allocated", "freed"), 0)
+        oversize = {"oversize_allocations": none, "oversize_segments": dict(none), "max_split_size": -1}
+        return self._library.statistics(index) | oversize
+
+    def empty_pinned_cache(self) -> None:
+        self._library.call("empty_pinned_cache")
+
+    def begin_pool(self, index: int, pool: PoolId, of_stream: bool) -> None:
+        self._library.call("begin_pool", index, *pool, of_stream)
+
+    def end_pool(self, index: int, pool: PoolId) -> None:
+        self._library.call("end_pool", index, *pool)
+
+    def keep_pool(self, index: int, pool: PoolId) -> None:
+        self._library.call("keep_pool", index, *pool)
+
+    def drop_pool(self, index: int, pool: PoolId) -> None:
+        self._library.call("drop_pool", index, *pool)
+
+    def pool_users(self, index: int, pool: PoolId) -> int:
+        return self._library.call("pool_users", index, *pool)
+
+    def empty_pool(self, pool: PoolId) -> None:
+        self._library.call("empty_cache", *pool)
+
+    def restore_pool(self, index: int, pool: PoolId, segments: list[Segment]) -> None:
+        lines = []
+        for segment in segments:
+            lines.append(f"G {segment.address}")
+            lines += [f"P {each.size} {each.requested} {each.state != 'inactive':d}" for each in segment.blocks]
+        self._library.call("restore_pool", index, *pool, "\n".join(lines))
+
+    def storage_at(self, address: int, place: torch.device, size: int) -> torch.UntypedStorage:
+        storage = torch.UntypedStorage(0, device=place)
+        self._library.call("point", storage._cdata, address, size)
+        return storage
+
+    def own(self, storage: int) -> None:
+        self._library.call("own", storage)
+
+    def disown(self, storage: int) -> None:
+        self._library.call("disown", storage)
+
+    def free(self, address: int) -> None:
+        for segment in self.history().held:
+            if segment.address <= address < segment.address + segment.size:
+                self._library.call("free", segment.device, address)
 
     def reset_peak(self, index: int) -> None:
         self._library.call("reset_peak", index)
@@ -165,8 +205,8 @@ class _Captured:
         self._library = library
         self._number = 0
 
-    def begin(self) -> None:
-        self._number = self._library.capture_begin()
+    def begin(self, pool: PoolId) -> None:
+        self._number = self._library.capture_begin(pool)
 
     def end(self) -> None:
         self._library.call("capture_end", self._number)

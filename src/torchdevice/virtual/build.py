@@ -32,6 +32,7 @@ HERE = Path(__file__).resolve().parent / "native"
 SOURCES = (
     "backing.cpp",
     "memory.cpp",
+    "segments.cpp",
     "history.cpp",
     "guard.cpp",
     "hooks.cpp",

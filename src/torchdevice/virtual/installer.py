@@ -97,11 +97,11 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     _check_backing(device, on)
     library = Library(build.load())
     limit = limit_from_environment()
-    capacity = limit or memory_of(on)
+    capacity = memory_of(on)
     library.call("init", device, on, count, DENIED_DTYPES.get(device, ""), limit, capacity)
     refused = _register(library, device, support, on)
     _decompose(device, on)
-    install_answers(device, Virtual(device, count, library, capacity, limit), on)
+    install_answers(device, Virtual(device, count, library, limit or capacity, limit), on)
     _install_the_rest(device, library)
     self_test(device, count)
     if library.call("repair_autograd"):
@@ -111,7 +111,7 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
             TorchDeviceWarning,
             stacklevel=3,
         )
-    library.call("reset_counts")  # the self-test is not the program's
+    _forget_self_test(library, count, on)
     atexit.register(_let_autograd_finish, library)
     _installation = Installation(device, count, support, on, library, refused)
     return _installation
@@ -135,13 +135,26 @@ def limit_from_environment() -> int:
     return parse_size(text) if text else 0
 
 
+_GPU_PAGE = 2 << 20  # the memory of a GPU is a multiple of it
+
+
 def memory_of(on: str) -> int:
     """Bytes that the device which computes has in all."""
     if on in ("cuda", "xpu"):
         return int(getattr(torch, on).get_device_properties(0).total_memory)
     if on == "mps":
         return int(torch.mps.recommended_max_memory())
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _GPU_PAGE * _GPU_PAGE
+
+
+def _forget_self_test(library: Library, count: int, on: str) -> None:
+    """What it called and allocated is not the program's."""
+    library.call("reset_counts")
+    if on == "cpu":
+        library.call("empty_cache", 0, 0)
+        for index in range(count):
+            library.call("reset_peak", index)
+            library.call("reset_accumulated", index)
 
 
 def _install_the_rest(device: str, library: Library) -> None:

@@ -5,27 +5,25 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, NamedTuple
 
-from torchdevice.answers.device import Action, Allocation, History
+from torchdevice.answers.device import Action, Block, Figures, History, Segment
 
-
-class Usage(NamedTuple):
-    """Bytes and blocks that one device holds and has held."""
-
-    bytes: int
-    bytes_peak: int
-    bytes_allocated: int
-    bytes_freed: int
-    blocks: int
-    blocks_peak: int
-    blocks_allocated: int
-    blocks_freed: int
-    reserved: int
-    reserved_peak: int
-    reserved_allocated: int
-    reserved_freed: int
-    ooms: int
+# What the library counts of each device, in the order of its answer: see `flattened` in segments.cpp.
+_COUNTED = (
+    "allocation",
+    "segment",
+    "active",
+    "inactive_split",
+    "allocated_bytes",
+    "reserved_bytes",
+    "active_bytes",
+    "inactive_split_bytes",
+    "requested_bytes",
+)
+_KINDS = ("all", "small_pool", "large_pool")
+_EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
 
 
 class Count(NamedTuple):
@@ -55,7 +53,18 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_allow_host": (_INT, [_INT]),
     "td_lost_by_fork": (_INT, []),
     "td_synchronize": (None, [_INT]),
-    "td_empty_cache": (None, []),
+    "td_empty_cache": (None, [_U64, _U64]),
+    "td_empty_pinned_cache": (None, []),
+    "td_begin_pool": (None, [_INT, _U64, _U64, _INT]),
+    "td_end_pool": (None, [_INT, _U64, _U64]),
+    "td_keep_pool": (None, [_INT, _U64, _U64]),
+    "td_drop_pool": (None, [_INT, _U64, _U64]),
+    "td_pool_users": (_INT, [_INT, _U64, _U64]),
+    "td_restore_pool": (None, [_INT, _U64, _U64, _STR]),
+    "td_point": (None, [_PTR, _PTR, _U64]),
+    "td_own": (None, [_PTR]),
+    "td_disown": (None, [_PTR]),
+    "td_free": (None, [_INT, _PTR]),
     "td_get_device": (_INT, []),
     "td_set_device": (None, [_INT]),
     "td_current_stream": (_I64, [_INT]),
@@ -76,7 +85,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_record_history": (None, [_INT, _INT, _INT, _U64, _INT]),
     "td_history": (_STR, []),
     "td_observe_out_of_memory": (None, [_PTR]),
-    "td_capture_begin": (None, [_PTR]),
+    "td_capture_begin": (None, [_U64, _U64, _PTR]),
     "td_capture_end": (None, [_I64]),
     "td_capture_replay": (None, [_I64]),
     "td_capture_drop": (_INT, [_I64]),
@@ -117,10 +126,14 @@ class Library:
     def _lines(self, name: str) -> list[str]:
         return getattr(self._dll, f"td_{name}")().decode().splitlines()
 
-    def usage(self, device: int) -> Usage:
-        values = (ctypes.c_int64 * len(Usage._fields))()
-        self.call("usage", device, ctypes.cast(values, ctypes.c_void_p))
-        return Usage(*values)
+    def statistics(self, device: int) -> dict[str, Any]:
+        """What one device holds and has held, in the words of `torch.cuda.memory_stats_as_nested_dict`."""
+        names = [field.name for field in fields(Figures)]
+        figures = (ctypes.c_int64 * (len(_COUNTED) * len(_KINDS) * len(names) + len(_EVENTS)))()
+        self.call("usage", device, ctypes.cast(figures, ctypes.c_void_p))
+        values = iter(figures)
+        counted = {name: {kind: {each: next(values) for each in names} for kind in _KINDS} for name in _COUNTED}
+        return counted | {name: next(values) for name in _EVENTS}
 
     def elapsed(self, start_event: int, end_event: int) -> float:
         """Milliseconds between two recorded events, given as torch's `event_id`."""
@@ -135,20 +148,33 @@ class Library:
 
     def history(self) -> History:
         """What is held and what was done, with the frames of whoever asked for it."""
-        kinds: dict[str, list[list[str]]] = {"F": [], "S": [], "B": [], "T": []}
+        kinds: dict[str, list[list[str]]] = {"F": [], "S": [], "T": []}
+        segments: list[tuple[list[str], list[list[str]]]] = []
         for line in self._dll.td_history().decode(errors="replace").split("\n")[:-1]:
-            kind, *fields = line.split("\t")
-            kinds[kind].append(fields)
+            kind, *given = line.split("\t")
+            if kind == "G":
+                segments.append((given, []))
+            elif kind == "P":
+                segments[-1][1].append(given)
+            else:
+                kinds[kind].append(given)
         frames = [{"filename": file, "line": int(number), "name": name} for file, number, name in kinds["F"]]
         stacks = [[frames[int(each)] for each in stack] for stack in kinds["S"]]
 
         def frames_of(stack: str) -> list[dict[str, Any]]:
             return stacks[int(stack)] if int(stack) >= 0 else []
 
-        held = [
-            Allocation(int(device), int(address), int(size), int(stream), frames_of(stack))
-            for device, address, size, stream, stack in kinds["B"]
-        ]
+        held = []
+        for (device, address, size, stream, owner, pool, large, stack), pieces in segments:
+            blocks = [
+                Block(int(start), int(length), int(asked), Block.STATES[int(state)], frames_of(by))
+                for start, length, asked, state, by in pieces
+            ]
+            place = (int(owner), int(pool))
+            frames_there = frames_of(stack)
+            held.append(
+                Segment(int(device), int(address), int(size), int(stream), place, large == "1", frames_there, blocks)
+            )
         done = [
             Action(int(device), action, int(address), int(size), int(stream), int(time), frames_of(stack))
             for device, action, address, size, stream, time, stack in kinds["T"]
@@ -160,7 +186,7 @@ class Library:
         self._observers.append(callback)  # C++ calls it for ever
         self.call("observe_out_of_memory", ctypes.cast(callback, ctypes.c_void_p))
 
-    def capture_begin(self) -> int:
+    def capture_begin(self, pool: tuple[int, int]) -> int:
         graph = ctypes.c_int64()
-        self.call("capture_begin", ctypes.cast(ctypes.byref(graph), ctypes.c_void_p))
+        self.call("capture_begin", *pool, ctypes.cast(ctypes.byref(graph), ctypes.c_void_p))
         return graph.value

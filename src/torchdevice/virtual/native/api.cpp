@@ -2,12 +2,15 @@
 // No Python symbol is used here, so one binary serves every Python of a torch version.
 #include "device.h"
 
+#include <ATen/core/CachingHostAllocator.h>
+
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <sstream>
 #include <string_view>
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -147,7 +150,7 @@ API int td_init(
     installed = true;
     config.count = count;
     config.denied_dtypes = dtypes;
-    for (int i = 0; i < count; i++) usage(index(i)).limit = limit_of(limit);
+    for (int i = 0; i < count; i++) set_memory_limit(index(i), limit_of(limit));
     config.capacity = capacity;
     install_guard();
     install_allocators();
@@ -221,8 +224,74 @@ API int td_lost_by_fork() { return lost_by_fork() ? 1 : 0; }
 API int td_synchronize(int device) {
   return guarded([&] { synchronize(index(device)); });
 }
-API int td_empty_cache() {
-  return guarded([&] { static_cast<c10::DeviceAllocator*>(virtual_allocator())->emptyCache(); });
+API int td_empty_cache(uint64_t owner, uint64_t pool) {
+  return guarded([&] { static_cast<c10::DeviceAllocator*>(virtual_allocator())->emptyCache({owner, pool}); });
+}
+API int td_empty_pinned_cache() {
+  return guarded([&] { static_cast<at::HostAllocator*>(pinned_allocator())->empty_cache(); });
+}
+
+// Pools have two numbers. `of_stream`: what the current stream allocates, else what this thread does.
+API int td_begin_pool(int device, uint64_t owner, uint64_t pool, int of_stream) {
+  return guarded([&] { route_to_pool(index(device), {owner, pool}, of_stream); });
+}
+API int td_end_pool(int device, uint64_t owner, uint64_t pool) {
+  return guarded([&] { end_route(index(device), {owner, pool}); });
+}
+API int td_keep_pool(int device, uint64_t owner, uint64_t pool) {
+  return guarded([&] { keep_pool(index(device), {owner, pool}); });
+}
+API int td_drop_pool(int device, uint64_t owner, uint64_t pool) {
+  return guarded([&] { drop_pool(index(device), {owner, pool}); });
+}
+// -1: there is no such device.
+API int td_pool_users(int device, uint64_t owner, uint64_t pool) {
+  int users = -1;
+  guarded([&] { users = pool_users(index(device), {owner, pool}); });
+  return users;
+}
+// Lines: "G address" per segment, then "P size requested allocated" per piece.
+API int td_restore_pool(int device, uint64_t owner, uint64_t pool, const char* state) {
+  return guarded([&] {
+    std::istringstream lines(given(state, "state"));
+    std::vector<SegmentView> segments;
+    char kind;
+    while (lines >> kind) {
+      if (kind == 'G') {
+        uintptr_t address;
+        lines >> address;
+        segments.push_back({reinterpret_cast<const char*>(address)});
+      } else {
+        size_t size, requested;
+        bool allocated;
+        lines >> size >> requested >> allocated;
+        TORCH_CHECK(lines && !segments.empty(), "no state of a pool: ", state);
+        segments.back().pieces.push_back({nullptr, size, requested, allocated ? Piece::kAllocated : Piece::kFree, {}});
+      }
+    }
+    restore_pool(index(device), {owner, pool}, segments);
+  });
+}
+// A virtual storage over that memory, which it owns or only looks at.
+API int td_point(void* virtual_storage, void* address, uint64_t bytes) {
+  return guarded([&] {
+    auto* storage = storage_at(virtual_storage, config.type);
+    storage->set_data_ptr_noswap(c10::DataPtr(address, storage->device()));
+    storage->set_nbytes(bytes);
+  });
+}
+API int td_own(void* virtual_storage) {
+  return guarded([&] {
+    auto* storage = storage_at(virtual_storage, config.type);
+    storage->set_data_ptr_noswap(own_memory_at(storage->device().index(), storage->_mutable_data_ptr_no_checks().get()));
+  });
+}
+API int td_disown(void* virtual_storage) {
+  return guarded([&] { disown_memory(storage_at(virtual_storage, config.type)->_mutable_data_ptr_no_checks()); });
+}
+// Frees memory that no storage owns.
+API int td_free(int device, void* address) {
+  return guarded([&] { own_memory_at(index(device), address).clear(); });
 }
 
 API int td_get_device() { return current_device(); }
@@ -250,10 +319,10 @@ API double td_elapsed(int64_t from, int64_t to) {
   return milliseconds;
 }
 
-// current, peak, allocated, freed: of bytes, of blocks, of reserved bytes; then the number of refused allocations.
+// As `Usage` in library.py reads them.
 API int td_usage(int device, int64_t* out) {
   return guarded([&] {
-    const auto values = figures(index(device));
+    const auto values = flattened(figures(index(device)));
     std::copy(values.begin(), values.end(), given(out, "room for figures"));
   });
 }
@@ -264,12 +333,12 @@ API int td_reset_accumulated(int device) {
   return guarded([&] { reset_accumulated(index(device)); });
 }
 API int td_set_limit(int device, uint64_t bytes) {
-  return guarded([&] { usage(index(device)).limit = limit_of(bytes); });
+  return guarded([&] { set_memory_limit(index(device), limit_of(bytes)); });
 }
 // All bits set: there is no such device.
 API uint64_t td_limit(int device) {
   uint64_t bytes = std::numeric_limits<uint64_t>::max();
-  guarded([&] { bytes = usage(index(device)).limit; });
+  guarded([&] { bytes = memory_limit(index(device)); });
   return bytes;
 }
 
@@ -348,10 +417,10 @@ API int td_observe_out_of_memory(void (*observer)(int, int64_t, int64_t, int64_t
   return guarded([&] { observe_out_of_memory(given(observer, "function")); });
 }
 
-API int td_capture_begin(int64_t* graph) {
+API int td_capture_begin(uint64_t owner, uint64_t pool, int64_t* graph) {
   return guarded([&] {
     given(graph, "room for a number");  // before anything begins
-    *graph = capture_begin();
+    *graph = capture_begin({owner, pool});
   });
 }
 API int td_capture_end(int64_t graph) {

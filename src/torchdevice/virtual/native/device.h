@@ -1,7 +1,8 @@
 // What the parts of the virtual-device library share: the configuration, and what each part offers to the others.
 //
 //   backing.cpp      what holds the bytes and computes: the CPU, or an accelerator that is really there
-//   memory.cpp       the allocator with its per-device statistics and limit, pinned host memory
+//   memory.cpp       the allocators: memory under the virtual label, pinned host memory
+//   segments.cpp     memory in segments and pools, with statistics and a limit per device
 //   guard.cpp        current device, streams, events; the autograd engine's queues
 //   hooks.cpp        what ATen asks of a backend (MPS, CUDA, XPU hooks) and the random generator
 //   relabel.cpp      virtual tensor <-> tensor of the backing over the same bytes, for every layout
@@ -154,15 +155,7 @@ inline bool is_on_backing(const Tensor& t) { return t.device().type() == backing
 void check_dtype(c10::ScalarType dtype);
 
 // ---- memory.cpp
-struct Usage {  // of one device; `all` in the words of torch.cuda.memory_stats
-  std::atomic<size_t> limit{0};  // bytes that it may hold; 0: no limit
-  std::atomic<int64_t> bytes{0}, bytes_peak{0}, bytes_allocated{0}, bytes_freed{0};
-  std::atomic<int64_t> blocks{0}, blocks_peak{0}, blocks_allocated{0}, blocks_freed{0};
-  std::atomic<int64_t> ooms{0};
-};
-Usage& usage(DeviceIndex device);
-// current, peak, allocated, freed: of bytes, of blocks, of reserved bytes; then the number of refused allocations.
-std::array<int64_t, 13> figures(DeviceIndex device);
+c10::CachingDeviceAllocator::DeviceStats figures(DeviceIndex device);
 size_t free_memory(DeviceIndex device);
 void reset_peak(DeviceIndex device);
 void reset_accumulated(DeviceIndex device);
@@ -171,6 +164,7 @@ c10::Allocator* pinned_allocator();
 bool is_pinned(const void* data);
 void pin(const void* data, size_t bytes);  // memory of the host that was there before; only on the CPU
 void unpin(const void* data);
+void use_pinned_on(const c10::DataPtr& data, const c10::Stream& stream);  // it is not used again before that stream is done
 // What stands for a storage in calls of the backing, kept with the memory: one call has it at a time, and makes it if it is
 // the first. It does not keep the memory alive; if a kernel keeps it, it is taken away from here.
 struct Twin {
@@ -188,19 +182,108 @@ bool make_shareable(StorageImpl& storage);
 const c10::DataPtr& unlabelled(const c10::DataPtr& data);
 // The backing had no memory left: the virtual device says so in the words and the class of the real one.
 void raise_if_full(const c10::Error& error, Device device);
+// The memory is not given to anybody else before that stream is done.
+void use_on(const c10::DataPtr& data, const c10::Stream& stream);
+bool is_of_pool(const c10::DataPtr& data, const c10::MempoolId_t& pool);
+// While one lives, what this thread allocates on the CPU is memory of that virtual device; without a device, it is the host's.
+class Allocating {
+ public:
+  explicit Allocating(std::optional<Device> device);
+  ~Allocating();
+  Allocating(const Allocating&) = delete;
+  Allocating& operator=(const Allocating&) = delete;
+
+ private:
+  DeviceIndex before_;
+};
+c10::Allocator* host_allocator();  // the CPU's own; null where it was not replaced
+// Memory that a checkpoint brought back, from now on with an owner; and the opposite: the memory is not freed with its tensor.
+c10::DataPtr own_memory_at(DeviceIndex device, void* address);
+void disown_memory(const c10::DataPtr& data);
 void install_allocators();
+
+// ---- segments.cpp
+using Traceback = std::shared_ptr<torch::CapturedTraceback>;
+struct Segment;
+struct SegmentPool;
+struct Piece {
+  enum State : int { kFree, kAllocated, kWaiting };  // the last: freed, and still used by a stream
+  char* address;
+  size_t size;
+  c10::StreamId stream;
+  Segment* segment = nullptr;
+  State state = kFree;
+  size_t requested = 0;
+  Piece *previous = nullptr, *next = nullptr;  // in its segment
+  Piece** owner = nullptr;                     // where its owner has it
+  std::vector<c10::Stream> used_on{};
+  double free_at = 0.0;
+  Traceback from{};
+};
+struct Happening {  // in the words of torch's own allocators
+  const char* action;
+  const void* address;
+  size_t bytes;
+  c10::StreamId stream;
+};
+using Happened = std::vector<Happening>;
+bool keeps_segments();
+Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened);  // null: there is no memory left
+void own_piece(DeviceIndex device, Piece* piece, Piece** owner);
+void disown_piece(DeviceIndex device, Piece*& of_owner);  // it stays allocated
+void give_back_piece(DeviceIndex device, Piece* const& of_owner, Happened& happened);
+void use_piece_on(DeviceIndex device, Piece* const& of_owner, const c10::Stream& stream);
+bool is_in_pool(DeviceIndex device, Piece* const& of_owner, const c10::MempoolId_t& pool);
+bool count_foreign(DeviceIndex device, int64_t bytes);  // memory that is no piece; false: it passes the limit
+void uncount_foreign(DeviceIndex device, int64_t bytes);
+c10::CachingDeviceAllocator::DeviceStats statistics(DeviceIndex device);
+std::vector<int64_t> flattened(c10::CachingDeviceAllocator::DeviceStats statistics);  // as `Usage` in library.py reads them
+void reset_peak_statistics(DeviceIndex device);
+void reset_accumulated_statistics(DeviceIndex device);
+void count_refused(DeviceIndex device);
+size_t memory_limit(DeviceIndex device);  // bytes that it may hold; 0: no limit
+void set_memory_limit(DeviceIndex device, size_t bytes);
+size_t usable_memory(DeviceIndex device);
+void keep_pool(DeviceIndex device, const c10::MempoolId_t& pool);
+void drop_pool(DeviceIndex device, const c10::MempoolId_t& pool);
+int pool_users(DeviceIndex device, const c10::MempoolId_t& pool);
+// From now on what this thread, or the current stream, allocates comes from that pool.
+void route_to_pool(DeviceIndex device, const c10::MempoolId_t& pool, bool of_stream);
+void end_route(DeviceIndex device, const c10::MempoolId_t& pool);
+void empty_segments(DeviceIndex device, const c10::MempoolId_t& only, Happened& happened);
+struct PieceView {
+  const char* address;
+  size_t size, requested;
+  Piece::State state;
+  Traceback from;
+};
+struct SegmentView {
+  const char* address;
+  size_t size = 0;
+  c10::StreamId stream = 0;
+  c10::MempoolId_t pool{};
+  bool large = false;
+  Traceback from{};
+  std::vector<PieceView> pieces{};
+};
+std::vector<SegmentView> view_segments(DeviceIndex device);
+// Brings the pieces of a pool to the state that they had. What is held now and was not then loses its memory.
+void restore_pool(DeviceIndex device, const c10::MempoolId_t& pool, const std::vector<SegmentView>& before);
+Piece* piece_at(DeviceIndex device, const void* address);  // that is allocated and has no owner; null: there is none
 
 // ---- history.cpp
 enum Context : int { kNoContext, kLiveContext, kAllocationContext, kEveryContext };  // whose tracebacks are kept
-struct Held {  // an allocation, in the list of all that are not freed yet
+struct Held {  // an allocation; one that is no piece of a segment stands in the list of all that are not freed yet
   const void* address;
   int64_t bytes;
   DeviceIndex device;
   c10::StreamId stream = 0;
-  std::shared_ptr<torch::CapturedTraceback> from{};
+  Traceback from{};
   Held *previous = nullptr, *next = nullptr;
 };
 void note_allocation(Held& held);
+void note_happened(DeviceIndex device, const Happened& happened, int context);
+Traceback traceback_of_allocation();
 void note_free(Held& held);
 void note_out_of_memory(int64_t asked, DeviceIndex device, int64_t total, int64_t free);
 using OutOfMemoryObserver = void (*)(int device, int64_t asked, int64_t total, int64_t free);
@@ -219,6 +302,7 @@ double milliseconds();                                 // a monotonic clock
 // On the CPU the current stream of the current device does nothing for so long; what waits for it, waits.
 void keep_busy(double for_milliseconds);
 void wait_for_current_stream(DeviceIndex device);
+double busy_until(const c10::Stream& stream);  // by `milliseconds`; 0: it never was
 double milliseconds_between(int64_t from, int64_t to);  // two recorded events, given by their ids
 void synchronize(DeviceIndex device);
 void install_guard();
@@ -286,7 +370,8 @@ const Wider* wider_of(std::string_view name);  // null: nothing is to be done
 bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run);
 
 // ---- graphs.cpp; "capturing" is said of the calling thread
-int64_t capture_begin();
+int64_t capture_begin(const c10::MempoolId_t& pool);
+c10::MempoolId_t captured_pool();  // where memory comes from meanwhile; {0, 0}: nothing is captured
 void capture_end(int64_t graph);
 void capture_replay(int64_t graph);
 void capture_drop(int64_t graph);

@@ -8,6 +8,7 @@
 #include "relabel.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <memory>
@@ -29,7 +30,8 @@ struct Saved {
   Tensor tensor, before;
 };
 struct Graph {
-  std::mutex mutex;  // threads of autograd may note calls at once
+  const c10::MempoolId_t pool;  // where its memory is from: it keeps that, and no tensor in it
+  std::mutex mutex;             // threads of autograd may note calls at once
   const std::thread::id owner = std::this_thread::get_id();
   std::atomic<bool> open{true};
   std::vector<Noted> calls;
@@ -37,6 +39,17 @@ struct Graph {
   std::set<const StorageImpl*> own;        // storages made during the capture
   std::vector<Tensor> held;                // those of them that no call made: addresses stay theirs
   std::vector<std::pair<at::Generator, Tensor>> generators;  // of the devices, and where they stood
+  std::unordered_map<const void*, c10::Storage> lent;        // storages over memory of the pool, by its address
+  Tensor seed, offset;                                       // CUDA's graphs keep two numbers on the device
+
+  explicit Graph(const c10::MempoolId_t& from) : pool(from) {
+    for (DeviceIndex i = 0; i < config.count; i++) keep_pool(i, pool);
+  }
+  ~Graph() {
+    for (DeviceIndex i = 0; i < config.count; i++) drop_pool(i, pool);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
 };
 struct Graphs {
   std::mutex mutex;
@@ -88,7 +101,48 @@ const StorageImpl* storage_of(const Tensor& t) {
   return impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
 }
 
+bool is_in_pool_of(const Graph& graph, const Tensor& t) {
+  auto* impl = t.unsafeGetTensorImpl();
+  return impl->has_storage() && is_of_pool(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks(), graph.pool);
+}
+
+// A tensor over the same memory that does not keep it, if the memory is of the graph's pool: others may have it later.
+Tensor without_memory(Graph& graph, const Tensor& t) {
+  if (!is_virtual(t) || t.is_nested() || t.is_quantized() || !is_in_pool_of(graph, t)) return t;
+  auto* storage = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  void* address = storage->_mutable_data_ptr_no_checks().get();
+  c10::Storage& lent = graph.lent[address];
+  if (!lent || lent.nbytes() < storage->nbytes())
+    lent = c10::Storage(
+        c10::Storage::use_byte_size_t(), storage->nbytes(), c10::DataPtr(address, storage->device()), virtual_allocator(), false);
+  auto impl = t.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true);
+  impl->set_storage_keep_dtype(lent);
+  return Tensor(std::move(impl));
+}
+
+c10::IValue without_memory(Graph& graph, const c10::IValue& v) {
+  if (v.isTensor()) return v.toTensor().defined() ? without_memory(graph, v.toTensor()) : v;
+  if (v.isTensorList()) {
+    c10::List<Tensor> list;
+    for (const Tensor& t : v.toTensorVector()) list.push_back(t.defined() ? without_memory(graph, t) : t);
+    return list;
+  }
+  if (v.isOptionalTensorList()) {
+    c10::List<std::optional<Tensor>> list;
+    for (const auto& t : v.toOptionalTensorVector())
+      list.push_back(t && t->defined() ? std::optional<Tensor>(without_memory(graph, *t)) : t);
+    return list;
+  }
+  return v;
+}
+
 }  // namespace
+
+c10::MempoolId_t captured_pool() {
+  if (C10_LIKELY(graphs().open.load(std::memory_order_relaxed) == 0) || replaying) return {0, 0};
+  const auto graph = captured();
+  return graph ? graph->pool : c10::MempoolId_t{0, 0};
+}
 
 void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from) {
@@ -101,8 +155,10 @@ void capture_call(
     each_tensor(r, [&](const Tensor& t) {
       bool is_input = false;
       for (const auto& a : noted.arguments) each_tensor(a, [&](const Tensor& in) { is_input |= in.is_alias_of(t); });
-      if (!is_input && storage_of(t)) graph.own.insert(storage_of(t));
+      if (!is_input && storage_of(t) && !is_in_pool_of(graph, t)) graph.own.insert(storage_of(t));
     });
+  for (auto* values : {&noted.arguments, &noted.results})
+    for (auto& v : *values) v = without_memory(graph, v);
   graph.calls.push_back(std::move(noted));
 }
 
@@ -113,10 +169,13 @@ void refuse_to_wait() {
   std::abort();  // not reached
 }
 
-int64_t capture_begin() {
+int64_t capture_begin(const c10::MempoolId_t& pool) {
   TORCH_CHECK(!captured(), "CUDA error: a graph is being captured already");
   forget_closed();
-  const auto graph = std::make_shared<Graph>();
+  const auto graph = std::make_shared<Graph>(pool);
+  const auto number = at::TensorOptions(at::kLong).device(Device(config.type, current_device()));
+  graph->seed = at::empty({1}, number);
+  graph->offset = at::empty({1}, number);
   for (int i = 0; i < config.count; i++) {
     at::Generator generator = backing_generator(std::nullopt, Device(config.type, static_cast<DeviceIndex>(i)));
     std::lock_guard<std::mutex> lock(generator.mutex());
@@ -136,7 +195,7 @@ void capture_touch(const Tensor& written) {
   Graph& graph = *found;
   std::lock_guard<std::mutex> lock(graph.mutex);
   const auto* storage = storage_of(written);
-  if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
+  if (!is_virtual(written) || !storage || graph.own.count(storage) || is_in_pool_of(graph, written)) return;
   for (const auto& s : graph.saved)
     if (s.tensor.is_same(written)) return;
   at::AutoDispatchBelowADInplaceOrView guard;
@@ -147,6 +206,7 @@ void capture_touch(const Tensor& written) {
 void capture_own(const Tensor& made) {
   const auto found = captured();
   if (!found) return;
+  if (is_in_pool_of(*found, made)) return;
   std::lock_guard<std::mutex> lock(found->mutex);
   found->own.insert(storage_of(made));
   found->held.push_back(made);

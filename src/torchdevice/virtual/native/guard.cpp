@@ -178,7 +178,7 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeDevice(const DeviceIndex device) const override { synchronize(device); }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
-    if (!backing.is_host()) backing.guard().recordDataPtrOnStream(unlabelled(data), backing.stream(stream));
+    use_on(data, stream);
   }
   double elapsedTime(void* a, void* b, const DeviceIndex device) const override {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
@@ -266,6 +266,8 @@ void keep_busy(double for_milliseconds) {
   const auto stream = current_stream(current);
   busy().extend(stream, std::max(milliseconds(), busy().of(stream)) + for_milliseconds);
 }
+
+double busy_until(const c10::Stream& stream) { return busy().of(stream); }
 
 void wait_for_current_stream(DeviceIndex device) {
   if (backing.is_host() && busy().ever) wait_until(busy().of(current_stream(device)));

@@ -16,8 +16,6 @@ namespace torchdevice {
 
 namespace {
 
-using Traceback = std::shared_ptr<torch::CapturedTraceback>;
-
 struct Entry {
   const char* action;  // in the words of torch's own allocator
   const void* address;
@@ -76,7 +74,7 @@ std::string on_one_line(std::string text) {
 void note_allocation(Held& held) {
   auto& h = history();
   held.stream = current_stream(held.device).id();
-  if (C10_UNLIKELY(h.context != kNoContext)) held.from = traceback(kLiveContext);
+  held.from = traceback_of_allocation();
   std::deque<Entry> forgotten;  // let go after the lock: code objects of Python go with it
   std::lock_guard<std::mutex> lock(h.mutex);
   held.previous = h.last;
@@ -86,6 +84,21 @@ void note_allocation(Held& held) {
   const Traceback from = h.context >= kAllocationContext ? held.from : nullptr;
   note("segment_alloc", held, from);
   note("alloc", held, from);
+  forget_oldest(forgotten);
+}
+
+Traceback traceback_of_allocation() {
+  return C10_UNLIKELY(history().context != kNoContext) ? traceback(kLiveContext) : nullptr;
+}
+
+void note_happened(DeviceIndex device, const Happened& happened, int context) {
+  auto& h = history();
+  if (C10_LIKELY(!h.traced) || happened.empty()) return;
+  const Traceback from = traceback(context);
+  std::deque<Entry> forgotten;
+  std::lock_guard<std::mutex> lock(h.mutex);
+  for (const Happening& each : happened)
+    note(each.action, Held{each.address, static_cast<int64_t>(each.bytes), device, each.stream}, from);
   forget_oldest(forgotten);
 }
 
@@ -134,7 +147,8 @@ void record_history(bool traced, int context, bool with_cpp, size_t most, bool c
   if (clear) forgotten.swap(h.entries);
 }
 
-// Lines of fields between tabs: F file line name; S the numbers of its frames; B what is held; T what happened.
+// Lines of fields between tabs: F file line name; S the numbers of its frames; G a segment, and P each of its pieces;
+// T what happened. Memory that is no piece of a segment is a segment with one piece.
 std::string dump_history() {
   auto& h = history();
   std::vector<Held> held;
@@ -153,9 +167,22 @@ std::string dump_history() {
     return static_cast<int64_t>(found->second);
   };
   std::ostringstream told;
-  for (const Held& one : held)
-    told << "B\t" << int(one.device) << '\t' << reinterpret_cast<uintptr_t>(one.address) << '\t' << one.bytes << '\t'
-         << one.stream << '\t' << number(one.from) << '\n';
+  const auto tell = [&](int device, const SegmentView& segment) {
+    told << "G\t" << device << '\t' << reinterpret_cast<uintptr_t>(segment.address) << '\t' << segment.size << '\t'
+         << segment.stream << '\t' << segment.pool.first << '\t' << segment.pool.second << '\t' << segment.large << '\t'
+         << number(segment.from) << '\n';
+    for (const PieceView& piece : segment.pieces)
+      told << "P\t" << reinterpret_cast<uintptr_t>(piece.address) << '\t' << piece.size << '\t' << piece.requested << '\t'
+           << int(piece.state) << '\t' << number(piece.from) << '\n';
+  };
+  for (int i = 0; i < config.count; i++)
+    for (const SegmentView& segment : view_segments(static_cast<DeviceIndex>(i))) tell(i, segment);
+  for (const Held& one : held) {
+    const auto bytes = static_cast<size_t>(one.bytes);
+    const auto* address = static_cast<const char*>(one.address);
+    tell(one.device,
+         {address, bytes, one.stream, {0, 0}, bytes > (1 << 20), one.from, {{address, bytes, bytes, Piece::kAllocated, one.from}}});
+  }
   for (const Entry& one : entries)
     told << "T\t" << int(one.device) << '\t' << one.action << '\t' << reinterpret_cast<uintptr_t>(one.address) << '\t'
          << one.bytes << '\t' << one.stream << '\t' << one.at << '\t' << number(one.from) << '\n';

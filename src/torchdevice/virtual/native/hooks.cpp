@@ -145,7 +145,7 @@ struct VirtualMPSHooks final : at::MPSHooksInterface {
   void deviceSynchronize() const override { synchronize(0); }
   void commitStream() const override {}
   void emptyCache() const override { static_cast<c10::DeviceAllocator*>(virtual_allocator())->emptyCache(); }
-  size_t getCurrentAllocatedMemory() const override { return static_cast<size_t>(figures(0)[0]); }
+  size_t getCurrentAllocatedMemory() const override { return static_cast<size_t>(figures(0).allocated_bytes[0].current); }
   size_t getDriverAllocatedMemory() const override {
     auto* allocator = static_cast<c10::DeviceAllocator*>(virtual_allocator());
     return static_cast<size_t>(allocator->getDeviceStats(0).reserved_bytes[0].current);

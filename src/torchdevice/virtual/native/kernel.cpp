@@ -382,6 +382,7 @@ void run_boxed(
   try {
     at::AutoDispatchBelowADInplaceOrView guard;
     Computing here;
+    Allocating there(call.to_host ? std::nullopt : call.device ? call.device : Device(config.type, current_device()));
     op.redispatchBoxed(DispatchKeySet(backing.key(functionality)), stack);
   } catch (const c10::Error& e) {
     raise_if_full(e, call.device ? *call.device : Device(config.type, current_device()));

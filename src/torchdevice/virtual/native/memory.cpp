@@ -1,5 +1,5 @@
-// Memory of the virtual devices: statistics and a limit per device, pinned host memory.
-// The bytes come from the backing's own allocator; here they get the virtual label and are counted.
+// Memory of the virtual devices under their label, with a limit per device; pinned host memory.
+// The bytes are pieces of segments (segments.cpp), or come from the backing's own allocator.
 #include "device.h"
 
 #include <ATen/Context.h>
@@ -9,11 +9,15 @@
 #include <c10/core/impl/COW.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
+
+#include <pthread.h>
 
 namespace torchdevice {
 
@@ -29,19 +33,7 @@ void check_dtype(c10::ScalarType dtype) {
       false, "Trying to convert ", dtype, " to the MPS backend but it does not have support for that dtype.");
 }
 
-Usage& usage(DeviceIndex device) {
-  static Usage all[kMaxDevices];
-  TORCH_CHECK(device >= 0 && device < config.count, "invalid device ordinal ", static_cast<int>(device));
-  return all[device];
-}
-
 namespace {
-
-void raise_peak(std::atomic<int64_t>& peak, int64_t value) {
-  int64_t seen = peak.load(std::memory_order_relaxed);
-  while (value > seen && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-  }
-}
 
 std::string gib(size_t bytes) {
   char text[32];
@@ -53,11 +45,11 @@ std::string gib(size_t bytes) {
 }
 
 void raise_out_of_memory(size_t asked, Device device) {
-  Usage& u = usage(device.index());
-  u.ooms++;
-  const size_t held = u.bytes;
-  const size_t limit = u.limit, most = limit ? limit : config.capacity;
-  const size_t free = most > held ? most - held : 0;
+  count_refused(device.index());
+  const auto now = statistics(device.index());
+  const auto held = static_cast<size_t>(now.allocated_bytes[0].current), reserved = static_cast<size_t>(now.reserved_bytes[0].current);
+  const size_t limit = memory_limit(device.index()), most = limit ? limit : config.capacity;
+  const size_t free = free_memory(device.index());
   note_out_of_memory(static_cast<int64_t>(asked), device.index(), static_cast<int64_t>(most), static_cast<int64_t>(free));
   // More than a number of the device's own has room for.
   TORCH_CHECK_WITH(
@@ -72,40 +64,48 @@ void raise_out_of_memory(size_t asked, Device device) {
   TORCH_CHECK_WITH(
       OutOfMemoryError, false, name, " out of memory. Tried to allocate ", gib(asked), ". GPU ",
       static_cast<int>(device.index()), " has a total capacity of ", gib(most), " of which ", gib(free),
-      " is free. Of the allocated memory ", gib(held), " is allocated by PyTorch.");
+      " is free. Of the allocated memory ", gib(held), " is allocated by PyTorch, and ", gib(reserved - std::min(held, reserved)),
+      " is reserved by PyTorch but unallocated.");
 }
 
 struct Block : Held {
-  c10::DataPtr inner;
+  const bool of_segment;
+  Piece* piece = nullptr;  // of a segment; null too when a checkpoint took it away
+  c10::DataPtr inner;      // memory that is no such piece
   Twin twin{};
-  Block(c10::DataPtr&& data, int64_t n, DeviceIndex on) : Held{data.get(), n, on}, inner(std::move(data)) {
+
+  Block(Piece* taken, int64_t n, DeviceIndex on) : Held{taken->address, n, on}, of_segment(true) {
+    own_piece(on, taken, &piece);
+    tell_profiler(bytes);
+  }
+  Block(c10::DataPtr&& data, int64_t n, DeviceIndex on) : Held{data.get(), n, on}, of_segment(false), inner(std::move(data)) {
     note_allocation(*this);
     tell_profiler(bytes);
   }
   ~Block() {
-    note_free(*this);
+    if (of_segment) {
+      Happened happened;
+      give_back_piece(device, piece, happened);
+      note_happened(device, happened, kEveryContext);
+    } else {
+      uncount_foreign(device, bytes);
+      note_free(*this);
+    }
     tell_profiler(-bytes);
   }
   // torch.profiler with profile_memory, which has no sizes of memory that it was not told of.
   void tell_profiler(int64_t change) const {
     if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
-    const int64_t held = usage(device).bytes;
+    const auto now = statistics(device);
     c10::reportMemoryUsageToProfiler(
-        const_cast<void*>(address), change, static_cast<size_t>(held), static_cast<size_t>(held), Device(config.type, device));
+        const_cast<void*>(address), change, static_cast<size_t>(now.allocated_bytes[0].current),
+        static_cast<size_t>(now.reserved_bytes[0].current), Device(config.type, device));
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 };
 
-void free_block(void* p) {
-  auto* block = static_cast<Block*>(p);
-  Usage& u = usage(block->device);
-  u.bytes -= block->bytes;
-  u.bytes_freed += block->bytes;
-  u.blocks--;
-  u.blocks_freed++;
-  delete block;
-}
+void free_block(void* block) { delete static_cast<Block*>(block); }
 
 // Blocks whose memory tensors share until one of them writes. torch wants such memory to be its own context.
 struct SharedBlocks {
@@ -136,10 +136,75 @@ Block* block_of(const c10::DataPtr& data) {  // null: memory that was not alloca
   return shared.all.at(data.get());
 }
 
-bool passes_limit(const Usage& u, int64_t held, int64_t more) {
-  const size_t limit = u.limit;
-  return limit && static_cast<size_t>(held + more) > limit;
+c10::DataPtr from_segments(size_t bytes, Device device, Device labelled) {
+  if (!bytes) return {nullptr, labelled};
+  Happened happened;
+  Piece* piece = take_piece(device.index(), bytes, happened);
+  note_happened(device.index(), happened, kAllocationContext);
+  if (C10_UNLIKELY(!piece)) raise_out_of_memory(bytes, device);
+  void* address = piece->address;
+  return {address, new Block(piece, static_cast<int64_t>(bytes), device.index()), &free_block, labelled};
 }
+
+constinit thread_local DeviceIndex allocating_for = -1;
+c10::Allocator* allocator_of_host = nullptr;
+
+// Memory of a virtual device that was allocated as the CPU's, until it gets its label or is freed. Its context is its address:
+// some kernels give memory back by its address alone.
+struct Lent {
+  std::mutex mutex;
+  std::unordered_map<const void*, Block*> all;  // by address
+  std::atomic<size_t> count{0};                 // so that the host's own memory is freed without a look
+
+  void add(Block* block) {
+    std::lock_guard<std::mutex> lock(mutex);
+    all[block->address] = block;
+    count = all.size();
+  }
+  Block* remove(const void* address) {  // null: it is not there
+    if (C10_LIKELY(count.load(std::memory_order_relaxed) == 0)) return nullptr;
+    std::lock_guard<std::mutex> lock(mutex);
+    const auto found = all.find(address);
+    if (found == all.end()) return nullptr;
+    Block* block = found->second;
+    all.erase(found);
+    count = all.size();
+    return block;
+  }
+};
+Lent& lent() {
+  static auto* blocks = [] {
+    pthread_atfork([] { lent().mutex.lock(); }, [] { lent().mutex.unlock(); }, [] { lent().mutex.unlock(); });
+    return new Lent;  // outlives every tensor
+  }();
+  return *blocks;
+}
+void free_on_host(void* address) {
+  if (Block* block = lent().remove(address)) delete block;
+  else allocator_of_host->raw_deleter()(address);
+}
+
+// A number that a kernel of the CPU converts to another dtype: those of a GPU need no memory for that. A result of that size
+// is moved when it gets its label.
+constexpr size_t kNumber = 16;
+
+// The CPU's allocator. While kernels compute for a virtual device, what they allocate is memory of that device.
+struct LendingAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    if (C10_LIKELY(allocating_for < 0) || bytes <= kNumber) {
+      auto data = allocator_of_host->allocate(bytes);
+      (void)data.compare_exchange_deleter(allocator_of_host->raw_deleter(), &free_on_host);
+      return data;
+    }
+    auto data = from_segments(bytes, Device(config.type, allocating_for), Device(c10::kCPU));
+    if (!data.get()) return data;
+    auto* block = static_cast<Block*>(data.release_context());
+    lent().add(block);
+    return {data.get(), data.get(), &free_on_host, Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_on_host; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+};
 
 // The allocator that knows what the devices of the backing hold. A device that several virtual ones share says it of all.
 c10::DeviceAllocator* statistics_of_backing(DeviceIndex device = 0) {
@@ -172,8 +237,10 @@ size_t asked_for(std::string_view said) {
 struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
-    const Usage& u = usage(device.index());  // refused before the host is asked for so much
-    if (C10_UNLIKELY(passes_limit(u, u.bytes, static_cast<int64_t>(bytes)))) raise_out_of_memory(bytes, device);
+    if (keeps_segments()) return from_segments(bytes, device, device);
+    const size_t limit = memory_limit(device.index());  // refused before the host is asked for so much
+    if (C10_UNLIKELY(limit && static_cast<size_t>(statistics(device.index()).reserved_bytes[0].current) + bytes > limit))
+      raise_out_of_memory(bytes, device);
     try {
       if (backing.is_host()) return label(backing.allocator()->allocate(bytes), bytes, device);
       TORCH_CHECK(
@@ -192,38 +259,21 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   }
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t pool) override {
-    if (auto* theirs = statistics_of_backing()) theirs->emptyCache(pool);
+    if (auto* theirs = statistics_of_backing()) return theirs->emptyCache(pool);
+    for (DeviceIndex i = 0; i < config.count; i++) {
+      Happened happened;
+      empty_segments(i, pool, happened);
+      note_happened(i, happened, kEveryContext);
+    }
   }
-  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    if (auto* theirs = statistics_of_backing()) theirs->recordStream(unlabelled(data), backing.stream(stream));
-  }
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override { use_on(data, stream); }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
-    Usage& u = usage(device);
-    if (auto* theirs = statistics_of_backing(device)) {
-      auto stats = theirs->getDeviceStats(device);
-      stats.num_ooms = u.ooms;  // theirs, and those of a limit
-      return stats;
-    }
-    c10::CachingDeviceAllocator::DeviceStats s;
-    for (auto* stat : {&s.allocated_bytes, &s.reserved_bytes, &s.active_bytes, &s.requested_bytes}) {
-      (*stat)[0].current = u.bytes;
-      (*stat)[0].peak = u.bytes_peak;
-      (*stat)[0].allocated = u.bytes_allocated;
-      (*stat)[0].freed = u.bytes_freed;
-    }
-    for (auto* stat : {&s.allocation, &s.segment, &s.active}) {
-      (*stat)[0].current = u.blocks;
-      (*stat)[0].peak = u.blocks_peak;
-      (*stat)[0].allocated = u.blocks_allocated;
-      (*stat)[0].freed = u.blocks_freed;
-    }
-    s.num_ooms = u.ooms;
-    return s;
+    return figures(device);
   }
   void resetAccumulatedStats(DeviceIndex device) override { reset_accumulated(device); }
   void resetPeakStats(DeviceIndex device) override { reset_peak(device); }
   virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
-    const size_t limit = usage(device).limit;
+    const size_t limit = memory_limit(device);
     return {free_memory(device), limit ? limit : config.capacity};
   }
 };
@@ -241,35 +291,68 @@ PinnedRanges& pinned_ranges() {
 }
 struct PinnedBlock {
   c10::DataPtr inner;
+  size_t size;           // of the memory
+  double free_at = 0.0;  // when the last stream that uses it is done
 };
+// Freed blocks, for the next request: torch's allocator keeps them too.
+struct PinnedCache {
+  std::mutex mutex;
+  std::multimap<size_t, PinnedBlock*> free;
+};
+PinnedCache& pinned_cache() {
+  static auto* cache = new PinnedCache;  // outlives every tensor
+  return *cache;
+}
 void free_pinned(void* p) {
   auto* block = static_cast<PinnedBlock*>(p);
-  {
-    auto& all = pinned_ranges();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    all.ranges.erase(static_cast<const char*>(block->inner.get()));
-  }
-  delete block;
+  unpin(block->inner.get());
+  auto& cache = pinned_cache();
+  std::lock_guard<std::mutex> lock(cache.mutex);
+  cache.free.emplace(block->size, block);
 }
 
 struct PinnedAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override {
-    auto inner = c10::GetAllocator(c10::kCPU)->allocate(bytes);
-    void* data = inner.get();
-    if (data) {
-      auto& all = pinned_ranges();
-      std::lock_guard<std::mutex> lock(all.mutex);
-      all.ranges[static_cast<const char*>(data)] = bytes;
-    }
-    return {data, new PinnedBlock{std::move(inner)}, &free_pinned, Device(c10::kCPU)};
+    if (!bytes) return {nullptr, Device(c10::kCPU)};
+    PinnedBlock* block = take(std::bit_ceil(bytes));
+    void* data = block->inner.get();
+    auto& all = pinned_ranges();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    all.ranges[static_cast<const char*>(data)] = bytes;
+    return {data, block, &free_pinned, Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
-  bool record_event(void*, void*, c10::Stream) override { return true; }
-  void empty_cache() override {}
+  bool record_event(void*, void* block, c10::Stream stream) override {
+    auto& known = static_cast<PinnedBlock*>(block)->free_at;
+    known = std::max(known, busy_until(stream));
+    return true;
+  }
+  void empty_cache() override {
+    auto& cache = pinned_cache();
+    std::lock_guard<std::mutex> lock(cache.mutex);
+    for (auto& each : cache.free) delete each.second;
+    cache.free.clear();
+  }
   at::HostStats get_stats() override { return {}; }
   void reset_accumulated_stats() override {}
   void reset_peak_stats() override {}
+
+ private:
+  static PinnedBlock* take(size_t size) {
+    auto& cache = pinned_cache();
+    {
+      std::lock_guard<std::mutex> lock(cache.mutex);
+      const auto [first, last] = cache.free.equal_range(size);
+      for (auto each = first; each != last; ++each)
+        if (each->second->free_at <= milliseconds()) {
+          PinnedBlock* found = each->second;
+          cache.free.erase(each);
+          return found;
+        }
+    }
+    return new PinnedBlock{c10::GetAllocator(c10::kCPU)->allocate(size), size};
+  }
 };
 
 }  // namespace
@@ -296,41 +379,60 @@ bool make_shareable(StorageImpl& storage) {
   return data.get_deleter() == &free_shared || c10::impl::cow::is_cow_data_ptr(data);
 }
 
+bool is_of_pool(const c10::DataPtr& data, const c10::MempoolId_t& pool) {
+  const Block* block = block_of(data);
+  return block && block->of_segment && is_in_pool(block->device, block->piece, pool);
+}
+
+void use_on(const c10::DataPtr& data, const c10::Stream& stream) {
+  if (!backing.is_host()) return backing.guard().recordDataPtrOnStream(unlabelled(data), backing.stream(stream));
+  const Block* block = block_of(data);
+  if (block && block->of_segment) use_piece_on(block->device, block->piece, stream);
+}
+
+Allocating::Allocating(std::optional<Device> device)
+    : before_(std::exchange(allocating_for, device && allocator_of_host ? device->index() : DeviceIndex(-1))) {}
+Allocating::~Allocating() { allocating_for = before_; }
+
+c10::Allocator* host_allocator() { return allocator_of_host; }
+
+c10::DataPtr own_memory_at(DeviceIndex device, void* address) {
+  Piece* piece = piece_at(device, address);
+  TORCH_CHECK(piece, "no memory without an owner begins at ", address);
+  const auto bytes = static_cast<int64_t>(piece->requested);
+  return {address, new Block(piece, bytes, device), &free_block, Device(config.type, device)};
+}
+
+void disown_memory(const c10::DataPtr& data) {
+  Block* block = block_of(data);
+  if (block && block->of_segment) disown_piece(block->device, block->piece);
+}
+
 size_t free_memory(DeviceIndex device) {
-  const Usage& u = usage(device);
-  const size_t held = u.bytes, limit = u.limit, total = limit ? limit : config.capacity;
-  const size_t ours = total > held ? total - held : 0;
+  const auto reserved = static_cast<size_t>(statistics(device).reserved_bytes[0].current);
+  const size_t most = usable_memory(device), ours = most > reserved ? most - reserved : 0;
   auto* theirs = statistics_of_backing(device);
   // Other processes have some of an accelerator's memory.
   return theirs ? std::min(ours, free_memory_of(*theirs, device).value_or(ours)) : ours;
 }
 
-std::array<int64_t, 13> figures(DeviceIndex device) {
-  const Usage& u = usage(device);
-  if (auto* theirs = statistics_of_backing(device)) {
-    const auto s = theirs->getDeviceStats(device);
-    std::array<int64_t, 13> all;
-    size_t next = 0;
-    for (const auto* each : {&s.allocated_bytes[0], &s.allocation[0], &s.reserved_bytes[0]})
-      for (const int64_t figure : {each->current, each->peak, each->allocated, each->freed}) all[next++] = figure;
-    all[next] = u.ooms;
-    return all;
-  }
-  return {u.bytes, u.bytes_peak, u.bytes_allocated, u.bytes_freed, u.blocks, u.blocks_peak, u.blocks_allocated,
-          u.blocks_freed, u.bytes, u.bytes_peak, u.bytes_allocated, u.bytes_freed, u.ooms};
+c10::CachingDeviceAllocator::DeviceStats figures(DeviceIndex device) {
+  auto ours = statistics(device);
+  auto* theirs = statistics_of_backing(device);
+  if (!theirs) return ours;
+  auto stats = theirs->getDeviceStats(device);
+  stats.num_ooms = ours.num_ooms;  // theirs, and those of a limit
+  return stats;
 }
 
 void reset_peak(DeviceIndex device) {
-  Usage& u = usage(device);
   if (auto* theirs = statistics_of_backing(device)) theirs->resetPeakStats(device);
-  u.bytes_peak = u.bytes.load();
-  u.blocks_peak = u.blocks.load();
+  reset_peak_statistics(device);
 }
 
 void reset_accumulated(DeviceIndex device) {
-  Usage& u = usage(device);
   if (auto* theirs = statistics_of_backing(device)) theirs->resetAccumulatedStats(device);
-  u.bytes_allocated = u.bytes_freed = u.blocks_allocated = u.blocks_freed = u.ooms = 0;
+  reset_accumulated_statistics(device);
 }
 
 void raise_if_full(const c10::Error& error, Device device) {
@@ -347,17 +449,16 @@ void raise_if_full(const c10::Error& error, Device device) {
 }
 
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
-  Usage& u = usage(device.index());
+  if (!data.get() && keeps_segments()) return {nullptr, device};
+  if (data.get_deleter() == &free_on_host)
+    if (Block* block = lent().remove(data.get())) return {data.release_context(), block, &free_block, device};
+  if (keeps_segments() && bytes <= kNumber) {
+    auto moved = from_segments(bytes, device, device);
+    if (moved.get()) std::memcpy(moved.get(), data.get(), bytes);
+    return moved;
+  }
   const auto n = static_cast<int64_t>(bytes);
-  // Taken in one step: threads that allocate at once cannot pass the limit together, and one that is refused takes nothing.
-  int64_t held = u.bytes;
-  do {
-    if (C10_UNLIKELY(passes_limit(u, held, n))) raise_out_of_memory(bytes, device);
-  } while (!u.bytes.compare_exchange_weak(held, held + n));
-  raise_peak(u.bytes_peak, held + n);
-  u.bytes_allocated += n;
-  raise_peak(u.blocks_peak, u.blocks += 1);
-  u.blocks_allocated++;
+  if (C10_UNLIKELY(!count_foreign(device.index(), n))) raise_out_of_memory(bytes, device);
   void* address = data.get();
   return {address, new Block(std::move(data), n, device.index()), &free_block, device};
 }
@@ -371,6 +472,11 @@ c10::Allocator* pinned_allocator() {
   if (!backing.is_host()) return backing.hooks().getPinnedMemoryAllocator();
   static auto* allocator = new PinnedAllocator;
   return allocator;
+}
+
+void use_pinned_on(const c10::DataPtr& data, const c10::Stream& stream) {
+  if (data.get_deleter() == &free_pinned)
+    static_cast<PinnedAllocator*>(pinned_allocator())->record_event(nullptr, data.get_context(), stream);
 }
 
 bool is_pinned(const void* data) {
@@ -398,6 +504,11 @@ void unpin(const void* data) {
 }
 
 void install_allocators() {
+  if (keeps_segments()) {
+    static LendingAllocator lending;
+    allocator_of_host = c10::GetAllocator(c10::kCPU);
+    c10::SetAllocator(c10::kCPU, &lending, 255);
+  }
   c10::SetAllocator(config.type, virtual_allocator(), 255);
   auto* pinned = backing.is_host() ? static_cast<at::HostAllocator*>(pinned_allocator()) : at::getHostAllocator(backing.type());
   at::setHostAllocator(config.type, pinned, 255);

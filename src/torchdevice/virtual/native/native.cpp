@@ -111,6 +111,11 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     to.copy_(from, non_blocking && !backing.is_host());
   }
   if (C10_UNLIKELY(capturing())) capture_copy(self, src);
+  if (non_blocking && backing.is_host() && is_virtual(self) != is_virtual(src)) {
+    const Tensor& here = is_virtual(self) ? src : self;
+    const c10::Stream stream = current_stream((is_virtual(self) ? self : src).device().index());
+    if (here.has_storage()) use_pinned_on(here.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks(), stream);
+  }
   return self;
 }
 
@@ -234,8 +239,7 @@ void answer_false(const OperatorHandle& op, DispatchKeySet, Stack* stack) { give
 void record_stream(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const Tensor self = argument(op, *stack, "self").toTensor();
   const c10::Stream stream = argument(op, *stack, "s").toStream();
-  if (!backing.is_host() && self.has_storage())
-    backing.guard().recordDataPtrOnStream(unlabelled(self.storage().data_ptr()), backing.stream(stream));
+  if (self.has_storage()) use_on(self.storage().data_ptr(), stream);
   torch::jit::drop(*stack, op.schema().arguments().size());
 }
 

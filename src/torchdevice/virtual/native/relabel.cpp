@@ -347,7 +347,7 @@ void Call::settle() {
       if (s.kept) forget(s);  // it goes with the memory that the original had
       c10::DataPtr fresh = std::move(twin->_mutable_data_ptr_no_checks());
       s.original->set_data_ptr_noswap(label(std::move(fresh), twin->nbytes(), s.original->device()));
-      twin->set_data_ptr_noswap(c10::DataPtr(bytes, twin->device()));
+      twin->set_data_ptr_noswap(c10::DataPtr(s.original->_mutable_data_ptr_no_checks().get(), twin->device()));
       let_own(*twin, s.original);
     }
     if (C10_UNLIKELY(twin->nbytes() != s.original->nbytes())) s.original->set_nbytes(twin->nbytes());

@@ -1,0 +1,272 @@
+"""Memory in segments: what torch's own allocator for CUDA does, and programs can see."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from tests.virtual.harness import on
+
+MB = 1 << 20
+
+
+def held(name: str, kind: str = "all", device: int = 0) -> int:
+    return int(torch.cuda.memory_stats(device)[f"{name}.{kind}.current"])
+
+
+def block(megabytes: float, device: str = "cuda") -> torch.Tensor:
+    return torch.empty(int(megabytes * MB), dtype=torch.uint8, device=device)
+
+
+def segments(pool: Any = None) -> list[dict[str, Any]]:
+    return [each for each in torch.cuda.memory_snapshot() if pool is None or each["segment_pool_id"] == pool]
+
+
+@on("cuda")
+def test_sizes_of_segments_and_blocks() -> None:
+    sizes = {  # bytes of a tensor: bytes that it takes, bytes of its segment (documented in torch's notes on CUDA)
+        1: (512, 2 * MB),
+        513: (1024, 2 * MB),
+        MB: (MB, 2 * MB),
+        MB + 1: (MB + 512, 20 * MB),
+        10 * MB - 512: (10 * MB - 512, 20 * MB),
+        10 * MB: (10 * MB, 10 * MB),
+        11 * MB: (12 * MB, 12 * MB),  # no more than 1 MiB is left over
+    }
+    for size, (taken, reserved) in sizes.items():
+        x = torch.empty(size, dtype=torch.uint8, device="cuda")
+        kind = "small_pool" if size <= MB else "large_pool"
+        assert [held(f"{name}_bytes", kind) for name in ("allocated", "reserved", "requested")] == [
+            taken,
+            reserved,
+            size,
+        ]
+        assert held("inactive_split", kind) == (taken < reserved)
+        del x
+        assert [held("allocated_bytes"), held("reserved_bytes"), held("inactive_split")] == [0, reserved, 0]
+        torch.cuda.empty_cache()
+        assert held("reserved_bytes") == held("segment") == 0
+    stats = torch.cuda.memory_stats()
+    assert stats["num_device_alloc"] == stats["num_device_free"] == len(sizes)
+
+
+@on("cuda")
+def test_freed_memory_is_used_again_where_it_fits_best() -> None:
+    blocks = [block(size) for size in (0.25, 0.5, 0.125, 0.25)]
+    addresses = [each.data_ptr() for each in blocks]
+    assert [b - a for a, b in itertools.pairwise(addresses)] == [MB // 4, MB // 2, MB // 8]
+    blocks[0] = blocks[2] = torch.empty(0, device="cuda")
+    assert block(0.1).data_ptr() == addresses[2]
+    again = block(0.2)
+    assert again.data_ptr() == addresses[0]
+    del again
+    blocks[1] = blocks[0]  # three free neighbours are one
+    assert block(0.875).data_ptr() == addresses[0]
+    assert held("segment") == 1
+
+
+@on("cuda")
+def test_kernels_write_where_torchs_allocator_says() -> None:
+    x = torch.ones(1000, device="cuda")
+    address = (x + 1).data_ptr()
+    assert (x * 2).data_ptr() == address
+    assert held("allocated_bytes") == 4096
+    total = (x + 1).sum()
+    assert (total.item(), held("allocated_bytes")) == (2000.0, 4096 + 512)
+    torch.cuda.reset_peak_memory_stats()
+    y = x + 1.5  # the number takes no memory of the device
+    assert torch.cuda.max_memory_allocated() == 2 * 4096 + 512
+    assert y.cpu().data_ptr() not in range(segments()[0]["address"], segments()[0]["address"] + 2 * MB)
+
+
+@on("cuda:2")
+def test_streams_and_devices_do_not_share() -> None:
+    x = block(0.5)
+    address = x.data_ptr()
+    del x
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        assert block(0.5).data_ptr() != address
+    assert held("segment") == 2
+    assert {each["stream"] for each in segments()} == {0, side.stream_id}
+    assert block(0.5, "cuda:1").device.index == 1
+    assert (held("segment", device=1), held("segment", device=0)) == (1, 2)
+
+
+@on("cuda")
+def test_memory_that_another_stream_uses_waits_for_it() -> None:
+    side = torch.cuda.Stream()
+    x = block(0.5)
+    address = x.data_ptr()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(200_000_000)
+    x.record_stream(side)
+    del x
+    assert (held("allocated_bytes"), held("active_bytes")) == (0, MB // 2)
+    assert segments()[0]["blocks"][0]["state"] == "active_awaiting_free"
+    assert block(0.5).data_ptr() != address
+    side.synchronize()
+    assert block(0.5).data_ptr() == address
+    assert held("active_bytes") == 0
+
+
+@on("cuda")
+def test_what_is_cached_goes_before_memory_runs_out() -> None:
+    torch.cuda.set_per_process_memory_fraction(64 * MB / torch.cuda.get_device_properties(0).total_memory + 1e-12)
+    kept, freed = block(20), block(40)
+    del freed
+    assert held("reserved_bytes") == 60 * MB
+    assert block(24).numel() == 24 * MB  # instead of the cached segment, which is too small for the rest
+    stats = torch.cuda.memory_stats()
+    assert (stats["num_alloc_retries"], stats["num_ooms"]) == (0, 0)
+    other = block(44)
+    assert torch.cuda.memory_stats()["num_alloc_retries"] == 1
+    with pytest.raises(torch.OutOfMemoryError, match=r"64.00 MiB is allocated by PyTorch, and 0.00 MiB is reserved"):
+        block(1.5)
+    assert kept.numel() + other.numel() == 64 * MB
+
+
+@on("cuda")
+def test_a_device_has_no_more_than_it_says() -> None:
+    free, total = torch.cuda.mem_get_info()
+    assert free < total
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(total, dtype=torch.uint8, device="cuda")
+
+
+@on("cuda")
+def test_graphs_take_memory_from_their_pool() -> None:
+    side = torch.cuda.Stream()
+    x = torch.ones(1000, device="cuda")
+    graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
+    with torch.cuda.stream(side):
+        graphs[0].capture_begin()
+        y = x + 1
+        dropped = (y * 2).data_ptr()
+        z = y * 3
+        graphs[0].capture_end()
+        graphs[1].capture_begin(pool=graphs[0].pool())
+        w = z + 1
+        graphs[1].capture_end()
+    assert z.data_ptr() == dropped
+    (own,) = segments(graphs[0].pool())
+    assert sum(each["state"] == "active_allocated" for each in own["blocks"]) == 3
+    for value in (1.0, 5.0):
+        x.fill_(value)
+        for graph in graphs:
+            graph.replay()
+        assert w[0].item() == (value + 1) * 3 + 1
+    pool = graphs[0].pool()
+    del graph, graphs
+    torch.cuda.empty_cache()
+    assert len(segments(pool)) == 1  # a graph's results outlive it
+    assert w.sum().item() == 19_000
+    del y, z, w
+    torch.cuda.empty_cache()
+    assert segments(pool) == []
+
+
+@on("cuda")
+def test_a_pool_of_ones_own() -> None:
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        x = block(0.5)
+        done: list[torch.Tensor] = []
+        thread = threading.Thread(target=lambda: done.append(block(0.5)))
+        thread.start()
+        thread.join()
+    outside = block(0.5)
+    (own,) = pool.snapshot()
+    assert own["segment_pool_id"] == pool.id
+    assert own["address"] == x.data_ptr()
+    others = [each for each in segments() if each["segment_pool_id"] != pool.id]
+    assert [len(each["blocks"]) for each in others] == [3]
+    assert outside.data_ptr() - done[0].data_ptr() == MB // 2
+    del x
+    torch.cuda.empty_cache()
+    assert len(segments(pool.id)) == 1
+    identity = pool.id
+    del pool
+    assert segments(identity) == []
+
+
+@on("cuda")
+def test_a_pool_goes_back_to_a_checkpoint() -> None:
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph, stream=side):
+        first, second = torch.ones(4, device="cuda"), torch.ones(4, device="cuda")
+    pool, address = graph.pool(), second.untyped_storage().data_ptr()
+    before, state = segments(pool), torch._C._cuda_getCheckpointState(0, pool)
+    del second
+    later = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(later, pool=pool, stream=side):
+        stale = torch.ones(1 << 10, device="cuda")
+    torch._C._cuda_setCheckpointPoolState(0, state, [stale.untyped_storage()._cdata], [])
+    assert segments(pool) == before
+    assert torch._C._cuda_checkPoolLiveAllocations(0, pool, {first.data_ptr(), address})
+    del stale  # it owns nothing any more
+    assert segments(pool) == before
+    again = torch._C._construct_storage_from_data_pointer(address, torch.device("cuda:0"), 16)
+    torch._C._cuda_setCheckpointPoolState(0, state, [], [again._cdata])
+    del again
+    assert torch._C._cuda_checkPoolLiveAllocations(0, pool, {first.data_ptr()})
+    assert first.tolist() == [1.0] * 4
+
+
+@on("cuda")
+def test_pinned_memory_is_used_again_when_no_stream_uses_it() -> None:
+    x = torch.ones(1000).pin_memory()
+    address = x.data_ptr()
+    del x
+    x = torch.ones(900).pin_memory()
+    assert x.data_ptr() == address
+    assert x.is_pinned()
+    torch.cuda._sleep(200_000_000)
+    there = x.to("cuda", non_blocking=True)
+    del x
+    assert torch.ones(1000).pin_memory().data_ptr() != address
+    torch.cuda.synchronize()
+    assert there.sum().item() == 900
+
+
+@on("cuda", env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
+def test_nothing_is_kept_when_torchs_variable_says_so() -> None:
+    x = torch.ones(1000, device="cuda")
+    assert held("reserved_bytes") == held("allocated_bytes") == 4000
+    del x
+    assert held("reserved_bytes") == 0
+
+
+@on("cuda")
+def test_a_fork_finds_its_memory() -> None:
+    x = torch.ones(1000, device="cuda")
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            block(0.01)
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    statuses = []
+    for _ in range(20):
+        child = os.fork()
+        if not child:
+            os._exit(0 if (x + block(0.01)[:1]).numel() == 1000 else 1)
+        statuses.append(os.waitpid(child, 0)[1])
+    stop.set()
+    thread.join()
+    assert statuses == [0] * 20
+
+
+@on("mps")
+def test_a_mac_has_no_such_segments() -> None:
+    x = torch.ones(1000, device="mps")
+    assert torch.mps.current_allocated_memory() == torch.mps.driver_allocated_memory() == 4000
+    del x
+    assert torch.mps.driver_allocated_memory() == 0
