@@ -282,6 +282,22 @@ def test_a_lazy_clone_shares_memory_until_somebody_writes() -> None:
     assert torch.empty(0, device="cuda")._lazy_clone().numel() == 0
 
 
+@on("cuda")
+def test_collectives_and_sparse_tensors_write_to_one_of_two_lazy_clones() -> None:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    x = torch.ones(3, device="cuda")
+    y = x._lazy_clone()
+    assert torch._C._is_cow_tensor(x)
+    torch.distributed.all_reduce(x)  # its schema does not say that it writes
+    assert (torch._C._is_cow_tensor(x), y.tolist()) == (False, [1.0] * 3)
+    torch.distributed.destroy_process_group()
+    values = torch.ones(2, device="cuda")
+    kept = values._lazy_clone()
+    sparse = torch.sparse_coo_tensor(torch.tensor([[0, 1]], device="cuda"), values, (3,), is_coalesced=True)
+    sparse.mul_(5)
+    assert (kept.tolist(), sparse.to_dense().tolist()) == ([1.0, 1.0], [5.0, 5.0, 0.0])
+
+
 @on("cuda:2")
 def test_a_copy_at_the_first_write_stays_on_its_device() -> None:
     x = torch.ones(1000, device="cuda:1")

@@ -28,7 +28,7 @@ from typing import Any
 from tools.upstream.table import REAL
 
 SECONDS = 60
-A_MAC = "15.0"  # the version of macOS that test_mps finds elsewhere
+A_MAC = "26.0"  # the version of macOS that test_mps finds elsewhere
 PLACE = re.compile(r'^  File "[^"]*/(\w+\.py)", line (\d+)', re.MULTILINE)
 ONE_LINE = 300
 

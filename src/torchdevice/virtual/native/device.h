@@ -326,6 +326,7 @@ enum Flag : uint32_t {  // Python gives them by name: kFlags in api.cpp
   kWarn = 8,           // the real backend would fall back to the CPU: run, warn once
   kEvenSizes = 16,     // adaptive pooling: the real backend refuses sizes that do not divide
   kOnHost = 32,        // the backing lacks it: the CPU computes, with copies
+  kWritesAll = 64,     // a collective: its schema does not say what it writes
 };
 struct Alert;
 struct Wider;

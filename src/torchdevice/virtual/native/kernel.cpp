@@ -122,7 +122,7 @@ void warn_fallback(const c10::OperatorHandle& op) {
 
 // ------------------------------------------------------------------------------------------------------- the kernel
 c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint32_t flags) {
-  if (is_written(a)) flags |= kWritten;
+  if (is_written(a) || (flags & kWritesAll)) flags |= kWritten;
   if (v.isTensor()) return call.enter(v.toTensor(), a.name().c_str(), flags);
   if (v.isTensorList()) {
     c10::List<Tensor> list;
@@ -406,7 +406,7 @@ OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes, 
     slot->name = std::move(name);
     slot->alert = alert_of(slot->name);
     slot->wider = wider_of(slot->name);
-    slot->flags = flags;
+    slot->flags = slot->name.rfind("c10d::", 0) == 0 ? flags | kWritesAll : flags;
     slot->denied_dtypes = denied_dtypes;
   }
   return slot;

@@ -183,12 +183,14 @@ Tensor Call::stand_in(const Tensor& t, bool written) {
     if (const int known = sparse_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].stand_in;
     Parts parts;
     if (t.layout() == c10::kSparse) {
-      parts = {stand_in(coo(t)->indices()), stand_in(coo(t)->values())};
+      parts = {stand_in(coo(t)->indices(), written), stand_in(coo(t)->values(), written)};
       pair.stand_in = coo_shell(t, parts[0], parts[1], backing.key(DispatchKey::Sparse));
     } else {
       TORCH_CHECK_NOT_IMPLEMENTED(
           is_csr(t), "layout ", t.layout(), " is not supported on the virtual ", config.type, " device");
-      parts = {stand_in(csr(t)->compressed_indices()), stand_in(csr(t)->plain_indices()), stand_in(csr(t)->values())};
+      parts = {
+          stand_in(csr(t)->compressed_indices(), written), stand_in(csr(t)->plain_indices(), written),
+          stand_in(csr(t)->values(), written)};
       pair.stand_in = csr_shell(t, parts[0], parts[1], parts[2], backing.key(DispatchKey::SparseCsr));
     }
     sparse_.add(t.unsafeGetTensorImpl(), static_cast<int>(pairs_.size()));

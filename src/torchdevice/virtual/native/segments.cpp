@@ -13,6 +13,13 @@
 
 #include <pthread.h>
 
+#if defined(__SANITIZE_ADDRESS__)  // `make sanitize` finds uses of freed memory although the segment is kept
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#endif
+
 namespace torchdevice {
 
 namespace {
@@ -142,6 +149,7 @@ void make_free(Memory& m, Piece* piece) {
       blocks--;
       bytes -= static_cast<int64_t>(merged);
     }
+  ASAN_POISON_MEMORY_REGION(piece->address, piece->size);
   piece->state = Piece::kFree;
   piece->requested = 0;
   piece->from.reset();
@@ -180,6 +188,7 @@ void release(Memory& m, Piece* piece, Happened& happened) {
   m.statistics.num_device_free++;
   happened.push_back({"segment_free", piece->address, segment.size, segment.stream});
   const char* address = piece->address;
+  ASAN_UNPOISON_MEMORY_REGION(address, segment.size);
   delete piece;
   m.segments.erase(address);
 }
@@ -322,6 +331,8 @@ Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened) {
     add(m.statistics.inactive_split_bytes, large, -static_cast<int64_t>(piece->size));
     add(m.statistics.inactive_split, large, -1);
   }
+  ASAN_POISON_MEMORY_REGION(piece->address, piece->size);
+  ASAN_UNPOISON_MEMORY_REGION(piece->address, bytes);
   piece->state = Piece::kAllocated;
   piece->requested = bytes;
   piece->from = from;
@@ -544,6 +555,7 @@ void restore_pool(DeviceIndex device, const c10::MempoolId_t& pool, const std::v
         }
         continue;
       }
+      ASAN_UNPOISON_MEMORY_REGION(piece->address, each.requested);
       piece->state = Piece::kAllocated;
       piece->requested = each.requested;
       count_allocated(m, *piece, 1);
