@@ -240,7 +240,7 @@ def test_cudas_words_for_a_result_and_for_indices_elsewhere() -> None:
 
 
 @on("mps")
-def test_what_a_mac_gives_for_bincount_and_refuses_for_isin() -> None:
+def test_what_a_mac_gives_for_bincount_and_refuses_for_isin_and_normal() -> None:
     x = torch.tensor([0, 1, 1], device="mps")
     assert torch.bincount(x).dtype == torch.int64
     for weights, dtype in ((torch.tensor([1, 2, 3]), torch.int32), (torch.tensor([1.0, 2.0, 3.0]), torch.float32)):
@@ -251,6 +251,12 @@ def test_what_a_mac_gives_for_bincount_and_refuses_for_isin() -> None:
         torch.isin(x, torch.tensor([1.0], device="mps"))
     with pytest.raises(RuntimeError, match=r"Expected elements.is_mps\(\)"):
         torch.isin(x, torch.tensor([1]))
+    with pytest.raises(TypeError, match="normal_ is not supported for Int on MPS"):
+        torch.normal(10, 11, (2, 2), device="mps", dtype=torch.int32)
+    torch.manual_seed(0)
+    drawn = torch.normal(0.0, 1.0, (2, 2), device="mps")
+    torch.manual_seed(0)
+    assert torch.equal(drawn.cpu(), torch.normal(0.0, 1.0, (2, 2)))
 
 
 @on("cuda")

@@ -450,12 +450,13 @@ void raise_if_full(const c10::Error& error, Device device) {
 
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
   if (!data.get() && keeps_segments()) return {nullptr, device};
-  if (data.get_deleter() == &free_on_host)
+  if (data.get_deleter() == &free_on_host) {
     if (Block* block = lent().remove(data.get())) return {data.release_context(), block, &free_block, device};
-  if (keeps_segments() && bytes <= kNumber) {
-    auto moved = from_segments(bytes, device, device);
-    if (moved.get()) std::memcpy(moved.get(), data.get(), bytes);
-    return moved;
+    if (bytes <= kNumber) {
+      auto moved = from_segments(bytes, device, device);
+      if (moved.get()) std::memcpy(moved.get(), data.get(), bytes);
+      return moved;
+    }
   }
   const auto n = static_cast<int64_t>(bytes);
   if (C10_UNLIKELY(!count_foreign(device.index(), n))) raise_out_of_memory(bytes, device);

@@ -483,6 +483,13 @@ void isin(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   on_backing(op, keys, stack);
 }
 
+// A Mac draws in floating-point dtypes only.
+void normal(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const auto dtype = tensor(op, stack, "self").scalar_type();
+  TORCH_CHECK_TYPE(c10::isFloatingType(dtype), "normal_ is not supported for ", dtype, " on MPS");
+  on_backing(op, keys, stack);
+}
+
 // torch takes cuDNN's kernels for bilinear samples between the corners' centres, with zeros beyond them.
 constexpr int64_t kBilinear = 0, kZeros = 0;
 void cudnn_grid_sampler(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -563,6 +570,7 @@ const Row kRows[] = {
     {"_convert_weight_to_int4pack", pack_four_bits, kBackend | kForHost},
     {"_weight_int4pack_mm", four_bit_product, kBackend | kForHost},
     {"bincount", bincount, kBackend | kMpsOnly | kForHost},
+    {"normal_", normal, kBackend | kMpsOnly | kForHost},
     {"isin.Tensor_Tensor", isin, kBackend | kMpsOnly | kForHost},
     {"isin.Tensor_Tensor_out", isin, kBackend | kMpsOnly | kForHost},
     {"mode.values", on_backing, kBackend | kForHost},

@@ -309,6 +309,8 @@ Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened) {
   const bool large = size > kSmallMost;
   std::lock_guard<std::mutex> lock(m.mutex);
   free_waiting(m, happened);
+  // What is reserved already may be more than a limit that was set later.
+  if (m.limit && static_cast<size_t>(m.statistics.allocated_bytes[0].current) + size > m.limit) return nullptr;
   SegmentPool& pool = pool_for(m, stream);
   auto& free = pool.free[large];
   Piece wanted{nullptr, size, stream};
