@@ -219,6 +219,99 @@ def test_a_pool_goes_back_to_a_checkpoint() -> None:
 
 
 @on("cuda")
+def test_a_checkpoint_frees_what_waits_and_changes_nothing_when_it_fails() -> None:
+    graph, side, sleeping = torch.cuda.CUDAGraph(), torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.cuda.graph(graph, stream=side):
+        small, other, large = torch.ones(1000, device="cuda"), torch.ones(1000, device="cuda"), block(12)
+    pool, held_before = graph.pool(), held("allocated_bytes")
+    state = torch._C._cuda_getCheckpointState(0, pool)
+    with torch.cuda.stream(sleeping):
+        torch.cuda._sleep(200_000_000)
+    other.record_stream(sleeping)
+    del other
+    torch._C._cuda_setCheckpointPoolState(0, state, [], [])
+    assert held("allocated_bytes") == held_before
+    later = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(later, stream=side, pool=pool):
+        fresh = [torch.zeros(1000, device="cuda") for _ in range(2)]
+    assert small.data_ptr() not in [each.data_ptr() for each in fresh]
+    del large, graph, later, fresh
+    torch.cuda.empty_cache()
+    before = segments(pool)
+    with pytest.raises(RuntimeError, match="a segment of the checkpoint is gone"):
+        torch._C._cuda_setCheckpointPoolState(0, state, [], [])
+    assert segments(pool) == before
+    assert small.sum().item() == 1000
+
+
+@on("cuda")
+def test_a_graph_keeps_a_pool_that_its_owner_drops() -> None:
+    pool, side = torch.cuda.MemPool(), torch.cuda.Stream()
+    x, graph = torch.ones(1000, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side, pool=pool.id):
+        y = (x + 1) * 2
+    identity = pool.id
+    del pool
+    torch.cuda.empty_cache()
+    assert len(segments(identity)) == 1
+    graph.replay()
+    assert y.sum().item() == 4000
+
+
+@on("cuda")
+def test_a_capture_takes_back_what_it_wrote_to_older_memory_of_its_pool() -> None:
+    side, graphs = torch.cuda.Stream(), [torch.cuda.CUDAGraph() for _ in range(2)]
+    x = torch.ones(4, device="cuda")
+    with torch.cuda.graph(graphs[0], stream=side):
+        y = x + 1
+    graphs[0].replay()
+    with torch.cuda.graph(graphs[1], stream=side, pool=graphs[0].pool()):
+        y.add_(10)
+    assert y.tolist() == [2.0] * 4
+    graphs[1].replay()
+    assert y.tolist() == [12.0] * 4
+
+
+@on("cuda")
+def test_one_pool_is_used_by_one_thread_at_a_time() -> None:
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        with pytest.raises(RuntimeError, match="already recording to mempool_id"):
+            torch.cuda.use_mem_pool(pool).__enter__()
+        assert pool.use_count() == 2
+    assert pool.use_count() == 1
+
+
+@on("cuda")
+def test_snapshots_while_threads_allocate() -> None:
+    torch.cuda.memory._record_memory_history(max_entries=100)
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            block(0.01)
+
+    threads = [threading.Thread(target=churn) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        assert torch.cuda.memory._snapshot()["segments"]
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+@on("cuda")
+def test_memory_that_a_kernel_pins_is_the_hosts() -> None:
+    with torch.library._scoped_library("pins", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: torch.ones(1000).pin_memory()[: x.numel()] * 2 * x, "CPU")
+        x = torch.ones(3, device="cuda")
+        assert torch.ops.pins.twice(x).tolist() == [2.0] * 3
+    assert held("allocated_bytes") == 512
+
+
+@on("cuda")
 def test_pinned_memory_is_used_again_when_no_stream_uses_it() -> None:
     x = torch.ones(1000).pin_memory()
     address = x.data_ptr()

@@ -228,7 +228,9 @@ API int td_empty_cache(uint64_t owner, uint64_t pool) {
   return guarded([&] { static_cast<c10::DeviceAllocator*>(virtual_allocator())->emptyCache({owner, pool}); });
 }
 API int td_empty_pinned_cache() {
-  return guarded([&] { static_cast<at::HostAllocator*>(pinned_allocator())->empty_cache(); });
+  return guarded([&] {
+    if (auto* pinned = at::getHostAllocator(config.type)) pinned->empty_cache();  // not every backing has one
+  });
 }
 
 // Pools have two numbers. `of_stream`: what the current stream allocates, else what this thread does.
@@ -319,7 +321,7 @@ API double td_elapsed(int64_t from, int64_t to) {
   return milliseconds;
 }
 
-// As `Usage` in library.py reads them.
+// As `Library.statistics` reads them.
 API int td_usage(int device, int64_t* out) {
   return guarded([&] {
     const auto values = flattened(figures(index(device)));

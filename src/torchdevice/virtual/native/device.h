@@ -30,6 +30,8 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -146,6 +148,14 @@ struct Signature<Result (Class::*)(Arguments...) const> {
       }(static_cast<Base*>(nullptr), static_cast<Ours*>(nullptr)),                                              \
       #Ours "::" #method " no longer overrides that of " #Base)
 
+// Something with a mutex that lives for ever. A child that was forked while another thread held the mutex would wait for that
+// thread, which it does not have: so a fork waits until nobody holds it. `get` is the function that returns this.
+template <class T, auto get>
+T* outlives_forks() {
+  pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); }, [] { get().mutex.unlock(); });
+  return new T;
+}
+
 struct Quiet final : c10::WarningHandler {  // for a WarningHandlerGuard: torch's warnings are dropped
   void process(const c10::Warning&) override {}
 };
@@ -237,7 +247,7 @@ bool is_in_pool(DeviceIndex device, Piece* const& of_owner, const c10::MempoolId
 bool count_foreign(DeviceIndex device, int64_t bytes);  // memory that is no piece; false: it passes the limit
 void uncount_foreign(DeviceIndex device, int64_t bytes);
 c10::CachingDeviceAllocator::DeviceStats statistics(DeviceIndex device);
-std::vector<int64_t> flattened(c10::CachingDeviceAllocator::DeviceStats statistics);  // as `Usage` in library.py reads them
+std::vector<int64_t> flattened(c10::CachingDeviceAllocator::DeviceStats statistics);  // as `Library.statistics` reads them
 void reset_peak_statistics(DeviceIndex device);
 void reset_accumulated_statistics(DeviceIndex device);
 void count_refused(DeviceIndex device);

@@ -36,7 +36,8 @@ struct Graph {
   std::atomic<bool> open{true};
   std::vector<Noted> calls;
   std::vector<Saved> saved;                // what pre-existing tensors held when the capture first wrote to them
-  std::set<const StorageImpl*> own;        // storages made during the capture
+  // Storages made during the capture. One that is gone can share its address only with one that is as young.
+  std::set<const StorageImpl*> own;
   std::vector<Tensor> held;                // those of them that no call made: addresses stay theirs
   std::vector<std::pair<at::Generator, Tensor>> generators;  // of the devices, and where they stood
   std::unordered_map<const void*, c10::Storage> lent;        // storages over memory of the pool, by its address
@@ -68,7 +69,7 @@ struct Graphs {
   }
 };
 Graphs& graphs() {
-  static auto* g = new Graphs;
+  static auto* g = outlives_forks<Graphs, &graphs>();
   return *g;
 }
 thread_local bool replaying = false;
@@ -155,7 +156,7 @@ void capture_call(
     each_tensor(r, [&](const Tensor& t) {
       bool is_input = false;
       for (const auto& a : noted.arguments) each_tensor(a, [&](const Tensor& in) { is_input |= in.is_alias_of(t); });
-      if (!is_input && storage_of(t) && !is_in_pool_of(graph, t)) graph.own.insert(storage_of(t));
+      if (!is_input && storage_of(t)) graph.own.insert(storage_of(t));
     });
   for (auto* values : {&noted.arguments, &noted.results})
     for (auto& v : *values) v = without_memory(graph, v);
@@ -195,7 +196,7 @@ void capture_touch(const Tensor& written) {
   Graph& graph = *found;
   std::lock_guard<std::mutex> lock(graph.mutex);
   const auto* storage = storage_of(written);
-  if (!is_virtual(written) || !storage || graph.own.count(storage) || is_in_pool_of(graph, written)) return;
+  if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
   for (const auto& s : graph.saved)
     if (s.tensor.is_same(written)) return;
   at::AutoDispatchBelowADInplaceOrView guard;
@@ -206,10 +207,9 @@ void capture_touch(const Tensor& written) {
 void capture_own(const Tensor& made) {
   const auto found = captured();
   if (!found) return;
-  if (is_in_pool_of(*found, made)) return;
   std::lock_guard<std::mutex> lock(found->mutex);
   found->own.insert(storage_of(made));
-  found->held.push_back(made);
+  if (!is_in_pool_of(*found, made)) found->held.push_back(made);
 }
 
 void capture_copy(const Tensor& self, const Tensor& src) {

@@ -53,7 +53,7 @@ struct Busy {
   }
 };
 Busy& busy() {
-  static auto* b = new Busy;
+  static auto* b = outlives_forks<Busy, &busy>();
   return *b;
 }
 void wait_until(double then) {
@@ -74,7 +74,7 @@ struct LiveEvents {
   std::set<const EventData*> all;
 };
 LiveEvents& live_events() {
-  static auto* events = new LiveEvents;  // outlives every event
+  static auto* events = outlives_forks<LiveEvents, &live_events>();
   return *events;
 }
 

@@ -4,8 +4,6 @@
 
 #include <torch/csrc/profiler/combined_traceback.h>
 
-#include <pthread.h>
-
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -35,11 +33,7 @@ struct History {
   std::vector<OutOfMemoryObserver> observers;
 };
 History& history() {
-  static auto* h = [] {
-    // A child that was forked while another thread allocated would wait for that thread, which it does not have.
-    pthread_atfork([] { history().mutex.lock(); }, [] { history().mutex.unlock(); }, [] { history().mutex.unlock(); });
-    return new History;  // outlives every allocation
-  }();
+  static auto* h = outlives_forks<History, &history>();
   return *h;
 }
 
@@ -175,8 +169,11 @@ std::string dump_history() {
       told << "P\t" << reinterpret_cast<uintptr_t>(piece.address) << '\t' << piece.size << '\t' << piece.requested << '\t'
            << int(piece.state) << '\t' << number(piece.from) << '\n';
   };
-  for (int i = 0; i < config.count; i++)
-    for (const SegmentView& segment : view_segments(static_cast<DeviceIndex>(i))) tell(i, segment);
+  std::vector<std::vector<SegmentView>> views;  // they keep their tracebacks until those are read below
+  for (int i = 0; i < config.count; i++) {
+    views.push_back(view_segments(static_cast<DeviceIndex>(i)));
+    for (const SegmentView& segment : views.back()) tell(i, segment);
+  }
   for (const Held& one : held) {
     const auto bytes = static_cast<size_t>(one.bytes);
     const auto* address = static_cast<const char*>(one.address);

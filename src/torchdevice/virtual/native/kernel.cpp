@@ -30,7 +30,7 @@ struct Records {
   std::map<std::pair<std::string, DispatchKey>, OpRecord*> by_name;
 };
 Records& records() {
-  static auto* r = new Records;
+  static auto* r = outlives_forks<Records, &records>();
   return *r;
 }
 

@@ -17,8 +17,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <pthread.h>
-
 namespace torchdevice {
 
 Config config;
@@ -113,7 +111,7 @@ struct SharedBlocks {
   std::unordered_map<const void*, Block*> all;  // by address
 };
 SharedBlocks& shared_blocks() {
-  static auto* blocks = new SharedBlocks;  // outlives every tensor
+  static auto* blocks = outlives_forks<SharedBlocks, &shared_blocks>();
   return *blocks;
 }
 void free_shared(void* address) {
@@ -173,10 +171,7 @@ struct Lent {
   }
 };
 Lent& lent() {
-  static auto* blocks = [] {
-    pthread_atfork([] { lent().mutex.lock(); }, [] { lent().mutex.unlock(); }, [] { lent().mutex.unlock(); });
-    return new Lent;  // outlives every tensor
-  }();
+  static auto* blocks = outlives_forks<Lent, &lent>();
   return *blocks;
 }
 void free_on_host(void* address) {
@@ -286,7 +281,7 @@ struct PinnedRanges {
   std::map<const char*, size_t> ranges;
 };
 PinnedRanges& pinned_ranges() {
-  static auto* ranges = new PinnedRanges;  // outlives every tensor
+  static auto* ranges = outlives_forks<PinnedRanges, &pinned_ranges>();
   return *ranges;
 }
 struct PinnedBlock {
@@ -300,7 +295,7 @@ struct PinnedCache {
   std::multimap<size_t, PinnedBlock*> free;
 };
 PinnedCache& pinned_cache() {
-  static auto* cache = new PinnedCache;  // outlives every tensor
+  static auto* cache = outlives_forks<PinnedCache, &pinned_cache>();
   return *cache;
 }
 void free_pinned(void* p) {
@@ -351,6 +346,7 @@ struct PinnedAllocator final : at::HostAllocator {
           return found;
         }
     }
+    Allocating none(std::nullopt);  // it is memory of the host
     return new PinnedBlock{c10::GetAllocator(c10::kCPU)->allocate(size), size};
   }
 };
@@ -506,9 +502,9 @@ void unpin(const void* data) {
 
 void install_allocators() {
   if (keeps_segments()) {
-    static LendingAllocator lending;
+    static auto* lending = new LendingAllocator;  // outlives every tensor
     allocator_of_host = c10::GetAllocator(c10::kCPU);
-    c10::SetAllocator(c10::kCPU, &lending, 255);
+    c10::SetAllocator(c10::kCPU, lending, 255);
   }
   c10::SetAllocator(config.type, virtual_allocator(), 255);
   auto* pinned = backing.is_host() ? static_cast<at::HostAllocator*>(pinned_allocator()) : at::getHostAllocator(backing.type());

@@ -11,8 +11,6 @@
 #include <thread>
 #include <tuple>
 
-#include <pthread.h>
-
 #if defined(__SANITIZE_ADDRESS__)  // `make sanitize` finds uses of freed memory although the segment is kept
 #include <sanitizer/asan_interface.h>
 #else
@@ -152,6 +150,7 @@ void make_free(Memory& m, Piece* piece) {
   ASAN_POISON_MEMORY_REGION(piece->address, piece->size);
   piece->state = Piece::kFree;
   piece->requested = 0;
+  piece->owner = nullptr;
   piece->from.reset();
   piece->used_on.clear();
   piece->segment->pool->free[large].insert(piece);
@@ -198,7 +197,7 @@ void release_unused(Memory& m, const c10::MempoolId_t& only, Happened& happened)
   free_waiting(m, happened);
   for (auto at = m.pools.begin(); at != m.pools.end();) {
     SegmentPool& pool = at->second;
-    const bool chosen = only == c10::MempoolId_t{0, 0} ? is_general(pool) || !pool.users : pool.id == only;
+    const bool chosen = only == c10::MempoolId_t{0, 0} ? is_general(pool) || !pool.users : pool.id == only && !pool.users;
     if (chosen)
       for (auto& free : pool.free) {
         const std::vector<Piece*> pieces(free.begin(), free.end());
@@ -312,6 +311,11 @@ Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened) {
   // What is reserved already may be more than a limit that was set later.
   if (m.limit && static_cast<size_t>(m.statistics.allocated_bytes[0].current) + size > m.limit) return nullptr;
   SegmentPool& pool = pool_for(m, stream);
+  pool.users++;  // it stays while unused ones are given back
+  struct Leave {
+    SegmentPool& pool;
+    ~Leave() { pool.users--; }
+  } leave{pool};
   auto& free = pool.free[large];
   Piece wanted{nullptr, size, stream};
   const auto found = free.lower_bound(&wanted);
@@ -365,7 +369,9 @@ void disown_piece(DeviceIndex device, Piece*& of_owner) {
 
 void use_piece_on(DeviceIndex device, Piece* const& of_owner, const c10::Stream& stream) {
   std::lock_guard<std::mutex> lock(memory(device).mutex);
-  if (of_owner && stream.id() != of_owner->stream) of_owner->used_on.push_back(stream);
+  if (!of_owner || stream.id() == of_owner->stream) return;
+  auto& known = of_owner->used_on;
+  if (std::find(known.begin(), known.end(), stream) == known.end()) known.push_back(stream);
 }
 
 bool is_in_pool(DeviceIndex device, Piece* const& of_owner, const c10::MempoolId_t& pool) {
@@ -486,9 +492,11 @@ int pool_users(DeviceIndex device, const c10::MempoolId_t& pool) {
 void route_to_pool(DeviceIndex device, const c10::MempoolId_t& pool, bool of_stream) {
   Route route{pool, std::nullopt, std::this_thread::get_id()};
   if (of_stream) route.stream = current_stream(device).id();
-  keep_pool(device, pool);
   Memory& m = memory(device);
   std::lock_guard<std::mutex> lock(m.mutex);
+  for (const Route& each : m.routes)
+    TORCH_CHECK(each.pool != pool, "beginAllocateToPool: already recording to mempool_id");
+  m.pools.try_emplace(pool, SegmentPool{pool}).first->second.users++;
   m.routes.push_back(route);
 }
 
@@ -522,6 +530,19 @@ std::vector<SegmentView> view_segments(DeviceIndex device) {
 void restore_pool(DeviceIndex device, const c10::MempoolId_t& pool, const std::vector<SegmentView>& before) {
   Memory& m = memory(device);
   std::lock_guard<std::mutex> lock(m.mutex);
+  for (const SegmentView& view : before) {
+    const auto found = m.segments.find(view.address);
+    TORCH_CHECK(found != m.segments.end() && found->second.pool->id == pool, "a segment of the checkpoint is gone");
+    size_t sum = 0;
+    for (const PieceView& each : view.pieces) sum += each.size;
+    TORCH_CHECK(sum == found->second.size, "the blocks of the checkpoint do not fill their segment");
+  }
+  std::vector<Piece*> waiting;
+  for (Piece* piece : m.waiting) {
+    if (piece->segment->pool->id == pool) make_free(m, piece);
+    else waiting.push_back(piece);
+  }
+  m.waiting.swap(waiting);
   std::map<const char*, Piece**> owners;  // of what is held now
   for (auto& [address, segment] : m.segments) {
     if (segment.pool->id != pool) continue;
@@ -538,9 +559,7 @@ void restore_pool(DeviceIndex device, const c10::MempoolId_t& pool, const std::v
   }
   std::set<const char*> kept;
   for (const SegmentView& view : before) {
-    const auto found = m.segments.find(view.address);
-    TORCH_CHECK(found != m.segments.end() && found->second.pool->id == pool, "a segment of the checkpoint is gone");
-    Segment& segment = found->second;
+    Segment& segment = m.segments.at(view.address);
     Piece* rest = segment.first;  // all of it is free
     for (const PieceView& each : view.pieces) {
       segment.pool->free[segment.large].erase(rest);
