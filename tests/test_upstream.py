@@ -15,9 +15,10 @@ from tools.upstream.table import Run
 
 AT_LEAST = 100  # tests of the selection
 # They take longer than all the others, need a machine of their own, or depend on how much memory it has. A product of
-# half-precision matrices takes a minute on a processor without instructions for it.
+# large matrices, or of half-precision ones, takes a minute on a processor without instructions for it.
 LEFT_OUT = (
     "fuzz", "large", "overflow", "threads", "subprocess", "import", "oom", "memory", "assert_async", "lazy", "with_amp",
+    "callables_without_amp",
     "max_split",
 )  # fmt: skip
 FOR_ANOTHER_PROCESSOR = "x86"  # in the reason of a test that unwinds C++ stacks
