@@ -142,10 +142,19 @@ def _told(listener: Listener[R], record: R) -> bool:
     return True
 
 
-class Tally(Generic[R]):
-    """One place: its record and an atomic counter (`next` on an `itertools.count` needs no lock)."""
+class Source(Protocol):
+    """Who counts calls of a place without calling Python."""
 
-    __slots__ = ("_code", "_key", "_looks", "_moved", "_seconds", "counter", "record")
+    def totals(self) -> FallbackTotals: ...
+
+
+class Tally(Generic[R]):
+    """One place: its record and an atomic counter (`next` on an `itertools.count` needs no lock).
+
+    `sources` count there too.
+    """
+
+    __slots__ = ("_code", "_key", "_looks", "_moved", "_seconds", "counter", "record", "sources")
 
     def __init__(self, record: R, key: Key, code: CodeType) -> None:
         self.record = record
@@ -155,12 +164,16 @@ class Tally(Generic[R]):
         self._looks = 0
         self._seconds = 0.0
         self._moved = 0
+        self.sources: list[Source] = []
 
     def totals(self) -> FallbackTotals:
         """The figures so far; looking counts too, so earlier looks are taken off."""
         calls = next(self.counter) - self._looks
         self._looks += 1
-        return FallbackTotals(calls, self._seconds, self._moved)
+        figures = FallbackTotals(calls, self._seconds, self._moved)
+        for source in self.sources:
+            figures += source.totals()
+        return figures
 
 
 class Ledger(Generic[R]):
@@ -177,6 +190,7 @@ class Ledger(Generic[R]):
         self._folded: dict[R, FallbackTotals] = {}
         self._lock = threading.Lock()
         self._listeners: list[Listener[R]] = []
+        self._forgetful: list[Callable[[], object]] = []
         renew_after_fork(self, "_lock")
 
     def tally(self, frame: FrameType, about: Key, record: Callable[[Site], R]) -> Tally[R]:
@@ -224,6 +238,11 @@ class Ledger(Generic[R]):
             self.epoch += 1
             self.places.clear()
 
+    def when_forgotten(self, callback: Callable[[], object]) -> None:
+        """Call this whenever tallies are let go: who counts at a place must ask for its tally again."""
+        if callback not in self._forgetful:
+            self._forgetful.append(callback)
+
     def _open(self, key: Key, frame: FrameType, record: Callable[[Site], R]) -> Tally[R]:
         code = frame.f_code
         made = Tally(record(Site(code.co_filename, frame.f_lineno)), key, code)
@@ -245,6 +264,8 @@ class Ledger(Generic[R]):
     def _let_go(self) -> None:
         """In this order: nobody may find a place after the tally that holds its code is gone."""
         self.places.clear()
+        for forget in self._forgetful:
+            forget()
         self._tallies.clear()
 
     def _sums(self) -> dict[R, FallbackTotals]:

@@ -74,7 +74,7 @@ def survive(kind: str) -> None:
     _tables(library, kind)
     before = torch.arange(4.0, device=kind)
     for name in _SIGNATURES:
-        function = getattr(library._dll, name)
+        function = getattr(library.dll, name)
         for values in hostile(name):
             function(*values)
     # Nothing that was refused has changed anything: what a good value sets is put back by hand.
@@ -88,7 +88,7 @@ def survive(kind: str) -> None:
         range(there.count), NUMBERS[ctypes.c_uint64], NUMBERS[ctypes.c_uint64]
     ):
         library.call("end_pool", device, owner, pool)
-    assert not library._dll.td_capturing()
+    assert not library.dll.td_capturing()
     assert (before + 1).tolist() == [1, 2, 3, 4]
     _refusals(library, kind)
     _closed(library, kind)
@@ -193,7 +193,7 @@ def _closed(library: Library, kind: str) -> None:
     first, last = start.event_id, end.event_id
     assert library.elapsed(first, last) >= 0
     del start
-    assert math.isnan(library._dll.td_elapsed(first, last))
+    assert math.isnan(library.dll.td_elapsed(first, last))
     here, there = torch.ones(2).untyped_storage(), torch.ones(2, device=kind).untyped_storage()
     for name, *arguments in (
         ("resize", here._cdata, 8),

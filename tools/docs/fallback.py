@@ -57,6 +57,10 @@ early there: `.to`, `.cuda`, `Module.to`, `copy_`.
   whenever they are loaded or registered; a kernel for the target that comes later takes its place.
   A kernel in Python for an accelerator that is not here (`library.impl("f", kernel, "CUDA")`) serves the target, also the CPU, where the
   program has none for the CPU.
+- **The kernel is C++** where a library has it: the library of virtual devices, or one that `torchdevice calibrate` builds for a
+  real accelerator. Calls are counted there by operator, dtypes and line; Python is called once per new line. On a virtual
+  device whose memory is the host's nothing is copied: `bytes` then says what would have been. Without a library, for random
+  numbers, sparse tensors and operators that MLX may take, and before torch 2.10 the same is done by Python.
 - **The schema decides how arguments move**: functional, in-place, `out=`, views, lists, generators, devices. A storage that
   several arguments share moves once; a written argument is copied back into the tensor that the caller holds.
 - **Guards** are for kernels that exist but refuse some dtypes or sizes: the native kernel is asked first, its refusal (known

@@ -1,4 +1,8 @@
-"""`torchdevice calibrate`: measures MLX against the CPU on this machine and keeps the table that routing then uses."""
+"""`torchdevice calibrate`: makes fallbacks fast on this machine.
+
+On an accelerator it builds their kernel in C++. With MLX it measures MLX against the CPU and keeps the table that
+routing then uses.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,8 @@ def parser() -> Parser:
     """How long, for what, and where the result goes."""
     parser = Parser(
         "calibrate",
-        "Measure each operator that MLX has a rule for, on MLX and on the CPU, at several sizes, and keep\n"
-        "the table: with TORCHDEVICE_FALLBACK=mlx,cpu what the device lacks then runs where it is faster.",
+        "Build the C++ kernel of fallbacks for an accelerator. Then measure MLX against the CPU and keep the\n"
+        "table: with TORCHDEVICE_FALLBACK=mlx,cpu an operator that the device lacks runs where it is faster.",
         ["torchdevice calibrate", "torchdevice calibrate --search linalg --dry-run --json"],
     )
     parser.add_argument("--search", metavar="TEXT", default="", help="only operators whose name contains this")
@@ -40,12 +44,15 @@ def main(words: Sequence[str]) -> int:
         print(f"removed {path}" if path.exists() else "there is no table of this machine")
         path.unlink(missing_ok=True)
         return 0
+    from torchdevice.policy.hosts import this_host
+
+    if this_host().type != "cpu" and not options.dry_run:
+        _build_kernel()
     if not executor.installed():
         raise SystemExit(
             "torchdevice: MLX is not installed, so everything falls back to the CPU.\nHint: pip install mlx"
         )
     from torchdevice.fallback.mlx import calibration, costs
-    from torchdevice.policy.hosts import this_host
 
     target = this_host().type
     work = calibration.jobs(name for name in sorted(executor.rules()) if options.search in name)
@@ -62,6 +69,17 @@ def main(words: Sequence[str]) -> int:
         if not options.json:
             print(f"kept in {kept_in}")
     return 0
+
+
+def _build_kernel() -> None:
+    """Fallbacks are slower without it, and right."""
+    from torchdevice.errors import VirtualDeviceUnavailable
+    from torchdevice.virtual import build
+
+    try:
+        print(f"the fallback kernel is {build.build(build.FALLBACK)}", file=sys.stderr)
+    except VirtualDeviceUnavailable as error:  # no compiler, or no folder to keep it in
+        print(f"torchdevice: {error}", file=sys.stderr)
 
 
 def as_text(table: dict[str, Any]) -> str:

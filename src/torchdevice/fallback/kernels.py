@@ -24,6 +24,7 @@ from torchdevice._torch.core import RealTensor, tensor_to, torch_release
 from torchdevice._torch.dispatcher import LIBRARY_END
 from torchdevice.fallback import cpu, sparse
 from torchdevice.fallback.gaps import RECOMPOSED, Gap, extension_gaps, gaps, is_extension
+from torchdevice.fallback.native import NativeKernels
 from torchdevice.fallback.plan import Plan, read_plan
 from torchdevice.fallback.route import Router
 from torchdevice.fallback.sparse import CompressedTensor
@@ -154,17 +155,20 @@ class Coverage:
         self.guarded: set[str] = set()
         self.wanted_guards: set[str] = set()  # the user's own
         self._registrations = dispatcher.Registrations()
+        self.native = NativeKernels()
         self.extensions = Extensions()
 
     def apply(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
         """Register a kernel for every gap of the router's target."""
         compresses = sparse.made_for(router.target)
         add, self.router = self._registrations.add, router
+        reason = f"{router.target} has no kernel for it"
         for gap in gaps(router.target, refused):
             plan = read_plan(gap.name)
             if plan is not None:
-                add(gap.name, gap.key, _kernel(plan, router, f"{router.target} has no kernel for it"))
+                add(gap.name, gap.key, _kernel(plan, router, reason))
                 self.covered[gap] = plan
+        self.native.apply(router, [(gap, plan, reason) for gap, plan in self.covered.items()])
         covered = {gap.name for gap in self.covered}
         for name in sorted(
             {*(f"aten::{row}" for row in GUARDED.get(router.target, ())), *self.wanted_guards} - covered
@@ -235,6 +239,7 @@ class Coverage:
                 lambda plan, reason, args, kwargs: cpu.run(plan, args, kwargs, target)[0]
             )
         self.extensions.undo()
+        self.native.undo()
         self._registrations.undo()
         self.covered.clear()
         self.guarded.clear()

@@ -1,4 +1,4 @@
-"""Who runs a call that the target cannot: the chain of executors, asked in order. Knows no dispatcher.
+"""Who runs a call that the target cannot: the chain of executors, asked in order.
 
 An executor answers with results, or with `Declined` and a reason. Any other exception is the operator's own and goes to
 the caller as it is.
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torchdevice._torch import dispatcher
 from torchdevice._torch.core import RealTensor
 from torchdevice.errors import FallbackRefused, explain_error
 from torchdevice.fallback import cpu
@@ -38,13 +39,14 @@ def note(operator: str, executor: str, reason: str, dtypes: tuple[str, ...], sec
     fallbacks.measure(
         frame,
         (operator, executor, dtypes),
-        lambda site: Fallback(operator, executor, reason, dtypes, _site(frame)),
+        lambda site: Fallback(operator, executor, reason, dtypes, site_of(frame)),
         seconds,
         moved,
     )
 
 
-def _site(frame: FrameType) -> Site:
+def site_of(frame: FrameType) -> Site:
+    """The line of user code in a report."""
     code = frame.f_code
     inner = translator.roles[code.co_filename].inner
     return IN_BACKWARD if inner else Site(code.co_filename, frame.f_lineno)
@@ -55,13 +57,14 @@ class Router:
 
     def __init__(self, target: str, chain: tuple[str, ...], source: str) -> None:
         self.target = target
+        self.key = dispatcher.backend_key(target)
         self.chain = chain
         self._source = source
         self._chains: dict[str, tuple[tuple[tuple[str, Executor], ...], str]] = {}
 
     def run(self, plan: Plan, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on the first executor that takes it."""
-        executors, declined_before = self._chains.get(plan.name) or self._chain_of(plan.name)
+        executors, declined_before = self._chains.get(plan.name) or self.chain_of(plan.name)
         reason += declined_before
         for name, execute in executors:
             started = time.perf_counter()
@@ -77,8 +80,10 @@ class Router:
         note(plan.name, REFUSED, reason, _dtypes(args), 0.0, 0)
         raise FallbackRefused(self._refusal(plan, reason, args))
 
-    def _chain_of(self, operator: str) -> tuple[tuple[tuple[str, Executor], ...], str]:
+    def chain_of(self, operator: str) -> tuple[tuple[tuple[str, Executor], ...], str]:
         """Who is asked for an operator at all, and why others are not: decided once, so that it costs nothing."""
+        if operator in self._chains:
+            return self._chains[operator]
         why_not = mlx.never(operator) if mlx.NAME in self.chain else None
         names = [name for name in self.chain if name != mlx.NAME or why_not is None]
         found = tuple((name, EXECUTORS[name]) for name in names), f"; {mlx.NAME}: {why_not}" if why_not else ""
@@ -86,7 +91,7 @@ class Router:
         return found
 
     def _refusal(self, plan: Plan, reason: str, args: tuple[Any, ...]) -> str:
-        place = _site(user_frame(sys._getframe(1), translator.roles))
+        place = site_of(user_frame(sys._getframe(1), translator.roles))
         asked = f"{plan.name}({', '.join(_dtypes(args))}) at {place}"
         if not self.chain:
             return explain_error(

@@ -19,6 +19,12 @@ def dtype_on(device_type: str, dtype: torch.dtype) -> torch.dtype:
     return _NARROWED.get(device_type, {}).get(dtype, dtype)
 
 
+def narrowed_dtypes(device_type: str) -> list[tuple[str, str]]:
+    """The names of the dtypes that devices of this type lack, each with that of what stands for it."""
+    pairs = _NARROWED.get(device_type, {}).items()
+    return [(str(lacking).removeprefix("torch."), str(there).removeprefix("torch.")) for lacking, there in pairs]
+
+
 def refused_dtype(name: str) -> torch.dtype | None:
     """The dtype that torch's C++ code calls `name` (`Double`, `Float8_e4m3fn`), if some device lacks it."""
     named = {"Double": torch.float64, "ComplexDouble": torch.complex128}

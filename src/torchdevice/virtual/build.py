@@ -40,11 +40,12 @@ SOURCES = (
     "kernel.cpp",
     "determinism.cpp",
     "dtypes.cpp",
+    "fallback.cpp",
     "graphs.cpp",
     "native.cpp",
     "api.cpp",
 )
-HEADERS = ("device.h", "relabel.h")
+HEADERS = ("device.h", "fallback.h", "forks.h", "relabel.h")
 
 
 class Recipe(NamedTuple):
@@ -57,6 +58,7 @@ class Recipe(NamedTuple):
 
 
 DEVICE = Recipe("the virtual device", SOURCES, HEADERS, "about a minute")
+FALLBACK = Recipe("the fallback kernel", ("fallback.cpp",), ("fallback.h", "forks.h"), "half a minute")
 OPERATOR_TIMES = Recipe("the timer of operators", ("observe.cpp",), (), "some seconds")
 
 COMPILERS = ("c++", "g++", "clang++")
@@ -323,6 +325,20 @@ def build(recipe: Recipe = DEVICE, *, force: bool = False) -> Path:
 def load(recipe: Recipe = DEVICE) -> ctypes.CDLL:
     """The library for this torch, built if it is not there yet."""
     return private.load(*_built(recipe, force=False))
+
+
+def load_if_built(recipe: Recipe) -> ctypes.CDLL | None:
+    """The same, if it is there. Nothing is said of a folder that may not be used: the library is not needed."""
+    import torch
+
+    if not any(private.folder_name().glob(f"torchdevice-{torch.__version__}-*.so")):
+        return None  # asking the compiler for its version takes longer
+    try:
+        path = private.folder() / library_path(target(recipe)).name
+        whole = _open_whole(path)
+    except VirtualDeviceUnavailable:
+        return None
+    return None if whole is None else private.load(path, whole)
 
 
 def _built(recipe: Recipe, force: bool) -> tuple[Path, int]:

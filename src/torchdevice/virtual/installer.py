@@ -272,7 +272,7 @@ def _register(library: Library, device: str, support: Support, on: str) -> froze
     key = device.upper()
     real = support == "real"
     fallback_wanted = device == "mps" and os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") == "1"
-    refusal = {"warn", "no_device_check"} if fallback_wanted else {"deny"}
+    refusal = {"warn", "no_device_check"} if fallback_wanted else {"deny", "any_device"}
     native = library.native_kernels()
     denied_dtypes = supported.denied_dtypes(key) if real else {}
     for functionality in library.functionalities():

@@ -99,20 +99,20 @@ class Library:
     """Thin: one method a C function where Python has something to add, `call` for the rest."""
 
     def __init__(self, dll: ctypes.CDLL) -> None:
-        self._dll = dll
+        self.dll = dll
         self._observers: list[object] = []
         for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(self._dll, name)
+            function = getattr(self.dll, name)
             function.restype = _INT if result is None else result
             function.argtypes = arguments
 
     def call(self, name: str, *arguments: object) -> int:
         """Calls `td_<name>`; a failure raises the message that C++ left."""
         function = f"td_{name}"
-        result = getattr(self._dll, function)(*(a.encode() if isinstance(a, str) else a for a in arguments))
+        result = getattr(self.dll, function)(*(a.encode() if isinstance(a, str) else a for a in arguments))
         failed = bool(result) if _SIGNATURES[function][0] is None else result == _NO_ANSWER.get(function)
         if failed:
-            raise RuntimeError(self._dll.td_error().decode())
+            raise RuntimeError(self.dll.td_error().decode())
         return int(result) if isinstance(result, int) else 0
 
     def functionalities(self) -> list[str]:
@@ -124,7 +124,7 @@ class Library:
         return {(key, name) for key, name in (row.split("\t") for row in self._lines("native_kernels"))}
 
     def _lines(self, name: str) -> list[str]:
-        return getattr(self._dll, f"td_{name}")().decode().splitlines()
+        return getattr(self.dll, f"td_{name}")().decode().splitlines()
 
     def statistics(self, device: int) -> dict[str, Any]:
         """What one device holds and has held, in the words of `torch.cuda.memory_stats_as_nested_dict`."""
@@ -137,9 +137,9 @@ class Library:
 
     def elapsed(self, start_event: int, end_event: int) -> float:
         """Milliseconds between two recorded events, given as torch's `event_id`."""
-        milliseconds = float(self._dll.td_elapsed(start_event, end_event))
+        milliseconds = float(self.dll.td_elapsed(start_event, end_event))
         if math.isnan(milliseconds):
-            raise RuntimeError(self._dll.td_error().decode())
+            raise RuntimeError(self.dll.td_error().decode())
         return milliseconds
 
     def counts(self) -> list[Count]:
@@ -150,7 +150,7 @@ class Library:
         """What is held and what was done, with the frames of whoever asked for it."""
         kinds: dict[str, list[list[str]]] = {"F": [], "S": [], "T": []}
         segments: list[tuple[list[str], list[list[str]]]] = []
-        for line in self._dll.td_history().decode(errors="replace").split("\n")[:-1]:
+        for line in self.dll.td_history().decode(errors="replace").split("\n")[:-1]:
             kind, *given = line.split("\t")
             if kind == "G":
                 segments.append((given, []))

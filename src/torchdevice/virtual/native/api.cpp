@@ -158,6 +158,7 @@ API int td_init(
     Quiet quiet;  // torch warns when a kernel of its own is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_native_kernels();
+    offer_to_compute_refused();
   });
 }
 

@@ -7,6 +7,7 @@
 //   hooks.cpp        what ATen asks of a backend (MPS, CUDA, XPU hooks) and the random generator
 //   relabel.cpp      virtual tensor <-> tensor of the backing over the same bytes, for every layout
 //   kernel.cpp       the one boxed kernel behind (nearly) all operators, counts, refusals
+//   fallback.cpp     what a session has the CPU compute; also a library of its own
 //   graphs.cpp       capture and replay of calls
 //   determinism.cpp  operators that CUDA has no deterministic kernel for
 //   dtypes.cpp       dtypes that the kernels of GPUs take and the CPU's refuse
@@ -17,6 +18,8 @@
 // A *virtual* tensor carries the virtual device type (mps, cuda, xpu). Its bytes belong to the *backing*, whose kernels
 // compute. "On the host" and "on the backing" are the same only where the backing is the CPU.
 #pragma once
+
+#include "forks.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -29,8 +32,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
-
-#include <pthread.h>
 
 #include <array>
 #include <atomic>
@@ -147,14 +148,6 @@ struct Signature<Result (Class::*)(Arguments...) const> {
           return true;                                                                                          \
       }(static_cast<Base*>(nullptr), static_cast<Ours*>(nullptr)),                                              \
       #Ours "::" #method " no longer overrides that of " #Base)
-
-// Something with a mutex that lives for ever. A child that was forked while another thread held the mutex would wait for that
-// thread, which it does not have: so a fork waits until nobody holds it. `get` is the function that returns this.
-template <class T, auto get>
-T* outlives_forks() {
-  pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); }, [] { get().mutex.unlock(); });
-  return new T;
-}
 
 struct Quiet final : c10::WarningHandler {  // for a WarningHandlerGuard: torch's warnings are dropped
   void process(const c10::Warning&) override {}
@@ -363,6 +356,8 @@ void set_sync_debug_mode(int mode);
 void about_to_wait();
 // Whether the CPU computes what the backing lacks; if not, it is refused.
 void allow_host(bool yes);
+// For sessions: what the device refuses is computed in its memory, where that is the host's.
+void offer_to_compute_refused();
 // By namespace, name and overload, as the dispatcher writes it: aten::add.Tensor
 std::optional<c10::OperatorHandle> find_operator(const std::string& name);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);

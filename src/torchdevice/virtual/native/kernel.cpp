@@ -7,6 +7,7 @@
 // generator. Of an accelerator that is the virtual device's own. The CPU's holds the virtual device's numbers for the
 // length of the call (`Drawing`). One of them runs at a time, so virtual devices never see each other's numbers; a thread
 // that draws on the CPU itself meanwhile does.
+#include "fallback.h"
 #include "relabel.h"
 
 #include <ATen/Context.h>
@@ -18,6 +19,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 namespace torchdevice {
 
@@ -28,6 +30,7 @@ struct Records {
   std::mutex mutex;
   std::deque<OpRecord> all;  // a deque: addresses stay
   std::map<std::pair<std::string, DispatchKey>, OpRecord*> by_name;
+  std::unordered_map<const c10::FunctionSchema*, std::atomic<OpRecord*>> refused;
 };
 Records& records() {
   static auto* r = outlives_forks<Records, &records>();
@@ -264,6 +267,92 @@ uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::mem
   std::abort();  // not reached: the check raises
 }
 
+void narrow(c10::IValue& v) {
+  const auto fitting = [](const Tensor& t) { return t.to(fallback::dtype_there(t.scalar_type())); };
+  if (v.isTensor() && v.toTensor().defined()) {
+    v = fitting(v.toTensor());
+  } else if (v.isTensorList()) {
+    auto list = v.toTensorList();
+    for (size_t i = 0; i < list.size(); i++) list.set(i, fitting(list.extract(i)));
+  }
+}
+
+// The operator by the backing's kernel, whatever the real device would say of it. `narrows`: a dtype that the device lacks
+// becomes one that it has.
+void compute(
+    const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record, DispatchKey functionality,
+    bool narrows = false) {
+  const auto& schema = op.schema();
+  const auto& arguments = schema.arguments();
+  const size_t n = arguments.size(), base = stack->size() - n;
+  if (C10_UNLIKELY(record->alert != nullptr) && at::globalContext().deterministicAlgorithms()) alert(*record->alert, op, *stack);
+
+  const Plan plan = plan_of(op, record);
+  const bool noting = C10_UNLIKELY(capturing());
+  if (C10_UNLIKELY(record->waits.load(std::memory_order_relaxed)) && (noting || sync_debug_mode) && waits(op, *stack)) {
+    if (noting) refuse_to_wait();
+    about_to_wait();
+  }
+  Stack before;
+  if (noting) {
+    before.assign(stack->end() - static_cast<long>(n), stack->end());
+    for (size_t i = 0; i < n; i++)
+      if (is_written(arguments[i])) each_tensor(before[i], capture_touch);
+  }
+
+  Call call;
+  call.keep_requires_grad = functionality == DispatchKey::SparseCsr;
+  for (const uint8_t i : plan) {
+    c10::IValue& v = (*stack)[base + i];
+    if (v.isTensor() || v.isList()) {
+      v = enter_value(call, v, arguments[i], record->flags);
+    } else if (v.isDevice()) {
+      const Device d = v.toDevice();
+      if (d.type() == config.type) {
+        call.device = resolve(d);
+        v = backing.device(call.device->index());
+      } else {
+        call.to_host = true;
+      }
+    }
+  }
+  if (C10_UNLIKELY(call.misfit.defined() && call.device)) report_misfit(op, call, record->flags);
+  std::optional<Drawing> drawing;
+  if (const uint8_t at = generator_of(record); C10_UNLIKELY(at != kNone)) {
+    const Device device = call.device ? *call.device : Device(config.type, current_device());
+    if (at == kImplied) drawing.emplace(device);
+    else (*stack)[base + at] = backing_generator((*stack)[base + at].toOptional<at::Generator>(), device);
+  }
+  try {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    Computing here;
+    Allocating there(call.to_host ? std::nullopt : call.device ? call.device : Device(config.type, current_device()));
+    op.redispatchBoxed(DispatchKeySet(backing.key(functionality)), stack);
+  } catch (const c10::Error& e) {
+    raise_if_full(e, call.device ? *call.device : Device(config.type, current_device()));
+    throw;
+  }
+  call.settle();
+  const size_t results_from = stack->size() - schema.returns().size();
+  for (size_t i = results_from; i < stack->size(); i++) {
+    if (narrows) narrow((*stack)[i]);
+    leave_value(call, (*stack)[i]);
+  }
+  if (noting) capture_call(op, keys, std::move(before), *stack, results_from);
+}
+
+// Where the memory of the device is the host's, what it refuses can be computed there.
+void compute_refused(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  auto& r = records();
+  const auto entry = [&]() -> std::atomic<OpRecord*>& {
+    std::lock_guard<std::mutex> lock(r.mutex);
+    return r.refused[&op.schema()];  // its address stays
+  };
+  std::atomic<OpRecord*>& record = entry();
+  if (record == nullptr) record = make_record(toString(op.operator_name()), kDeny | kAnyDevice, 0);
+  compute(op, keys, stack, record, DispatchKey::Dense, true);
+}
+
 struct BoxedKernel final : c10::OperatorKernel {
   OpRecord* record;
   DispatchKey functionality;
@@ -324,9 +413,7 @@ void run_boxed(
       run_wider(*record->wider, op, stack, [&] { run_boxed(op, keys, stack, record, functionality); }))
     return;
   record->calls.fetch_add(1, std::memory_order_relaxed);
-  const auto& schema = op.schema();
-  const auto& arguments = schema.arguments();
-  const size_t n = arguments.size(), base = stack->size() - n;
+  const size_t base = stack->size() - op.schema().arguments().size();
   if (C10_UNLIKELY(record->flags & kDeny)) refuse(op, record);
   if (C10_UNLIKELY(record->flags & kWarn)) {
     warn_fallback(op);
@@ -340,58 +427,11 @@ void run_boxed(
   }
   if (C10_UNLIKELY(record->denied_dtypes)) refuse_dtypes(op, *stack, base, record);
   if (C10_UNLIKELY(record->flags & kEvenSizes)) refuse_uneven(*stack, base, record);
+  compute(op, keys, stack, record, functionality);
+}
 
-  if (C10_UNLIKELY(record->alert != nullptr) && at::globalContext().deterministicAlgorithms()) alert(*record->alert, op, *stack);
-
-  const Plan plan = plan_of(op, record);
-  const bool noting = C10_UNLIKELY(capturing());
-  if (C10_UNLIKELY(record->waits.load(std::memory_order_relaxed)) && (noting || sync_debug_mode) && waits(op, *stack)) {
-    if (noting) refuse_to_wait();
-    about_to_wait();
-  }
-  Stack before;
-  if (noting) {
-    before.assign(stack->end() - static_cast<long>(n), stack->end());
-    for (size_t i = 0; i < n; i++)
-      if (is_written(arguments[i])) each_tensor(before[i], capture_touch);
-  }
-
-  Call call;
-  call.keep_requires_grad = functionality == DispatchKey::SparseCsr;
-  for (const uint8_t i : plan) {
-    c10::IValue& v = (*stack)[base + i];
-    if (v.isTensor() || v.isList()) {
-      v = enter_value(call, v, arguments[i], record->flags);
-    } else if (v.isDevice()) {
-      const Device d = v.toDevice();
-      if (d.type() == config.type) {
-        call.device = resolve(d);
-        v = backing.device(call.device->index());
-      } else {
-        call.to_host = true;
-      }
-    }
-  }
-  if (C10_UNLIKELY(call.misfit.defined() && call.device)) report_misfit(op, call, record->flags);
-  std::optional<Drawing> drawing;
-  if (const uint8_t at = generator_of(record); C10_UNLIKELY(at != kNone)) {
-    const Device device = call.device ? *call.device : Device(config.type, current_device());
-    if (at == kImplied) drawing.emplace(device);
-    else (*stack)[base + at] = backing_generator((*stack)[base + at].toOptional<at::Generator>(), device);
-  }
-  try {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    Computing here;
-    Allocating there(call.to_host ? std::nullopt : call.device ? call.device : Device(config.type, current_device()));
-    op.redispatchBoxed(DispatchKeySet(backing.key(functionality)), stack);
-  } catch (const c10::Error& e) {
-    raise_if_full(e, call.device ? *call.device : Device(config.type, current_device()));
-    throw;
-  }
-  call.settle();
-  const size_t results_from = stack->size() - schema.returns().size();
-  for (size_t i = results_from; i < stack->size(); i++) leave_value(call, (*stack)[i]);
-  if (noting) capture_call(op, keys, std::move(before), *stack, results_from);
+void offer_to_compute_refused() {
+  if (backing.is_host()) fallback::compute_in_place = &compute_refused;
 }
 
 void allow_host(bool yes) { host_allowed = yes; }

@@ -1,0 +1,143 @@
+"""The fallback's kernel in C++, in front of the one in Python: copies and counts need no call of Python.
+
+The kernel is part of the virtual device's library. For a real accelerator it is a library of its own, which
+`torchdevice calibrate` builds; without it the kernels in Python serve. They also serve whatever the C++ does not know:
+random numbers, sparse layouts, tensor subclasses, operators for which MLX is asked first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import Any
+
+from torchdevice.fallback import cpu
+from torchdevice.fallback.gaps import Gap
+from torchdevice.fallback.plan import Plan
+from torchdevice.fallback.route import Router, site_of
+from torchdevice.ledger import Fallback, FallbackTotals, fallbacks
+from torchdevice.policy.dtypes import narrowed_dtypes
+from torchdevice.translate.callers import user_frame
+from torchdevice.translate.translator import translator
+from torchdevice.virtual import build
+from torchdevice.virtual.installer import installed
+
+# In the name of an operator that takes or gives tensors which are more than strided memory.
+_OTHER_TENSORS = ("sparse", "quantize")
+
+
+class Counter(ctypes.Structure):
+    """One place's figures, which C++ adds to."""
+
+    _fields_ = (("calls", ctypes.c_int64), ("nanoseconds", ctypes.c_int64), ("bytes", ctypes.c_int64))
+
+
+class Counted:
+    """The figures of a place, for its tally."""
+
+    def __init__(self, library: ctypes.CDLL, address: int) -> None:
+        self._library = library
+        self._address = address
+        self._counter = Counter.from_address(address)
+
+    def totals(self) -> FallbackTotals:
+        """The figures so far."""
+        counter = self._counter
+        return FallbackTotals(counter.calls, counter.nanoseconds * 1e-9, counter.bytes)
+
+    def __del__(self) -> None:
+        self._library.tdf_drop(self._address)
+
+
+# In the order of the struct `Python` in fallback.cpp. Before Python 3.11 the line stands for the instruction.
+_PYTHON = (
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyEval_GetFrame",
+    "PyFrame_GetBack",
+    "PyFrame_GetCode",
+    "PyFrame_GetLasti" if sys.version_info >= (3, 11) else "PyFrame_GetLineNumber",
+    "Py_IncRef",
+    "Py_DecRef",
+)
+_IS_INNER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)
+_OPENED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p)
+
+
+def _library() -> ctypes.CDLL | None:
+    """What has the kernel in this process; None: nothing that is built."""
+    there = installed()
+    return there.library.dll if there is not None else build.load_if_built(build.FALLBACK)
+
+
+class NativeKernels:
+    """The kernels in C++ that cover a target at the moment."""
+
+    def __init__(self) -> None:
+        self._library: ctypes.CDLL | None = None
+        self._rows: list[Callable[[tuple[str, ...]], tuple[str, str]]] = []
+        self._kept: tuple[Any, ...] = ()  # C++ calls these
+        self.covered: set[str] = set()
+
+    def apply(self, router: Router, gaps: Iterable[tuple[Gap, Plan, str]]) -> None:
+        """Cover what C++ can compute alone, over the kernels in Python that are there already."""
+        wanted = [row for row in gaps if _is_simple(row[0], row[1], router)]
+        library = _library() if wanted and sys.implementation.name == "cpython" else None
+        if library is None:
+            return
+        reasons = [(plan.name, reason + router.chain_of(plan.name)[1]) for _, plan, reason in wanted]
+        if not self._begin(library, router.target, reasons):
+            return
+        for number, (gap, plan, _) in enumerate(wanted):
+            name, _, overload = plan.name.partition(".")
+            if library.tdf_cover(name.encode(), overload.encode(), gap.key.encode(), number):
+                return  # this torch does not say which kernel stands below: the ones in Python stay (before 2.10)
+            self.covered.add(plan.name)
+
+    def _begin(self, library: ctypes.CDLL, target: str, rows: list[tuple[str, str]]) -> bool:
+        library.tdf_error.restype = library.tdf_dtype.restype = ctypes.c_char_p
+        library.tdf_drop.argtypes = [ctypes.c_void_p]
+        library.tdf_begin.argtypes = [ctypes.c_char_p, *[ctypes.c_void_p] * 4]
+        addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _PYTHON]
+        functions = (ctypes.c_void_p * len(addresses))(*addresses)
+        names = [name.encode() for pair in narrowed_dtypes(target) for name in pair]
+        narrowed = (ctypes.c_char_p * (len(names) + 1))(*names, None)
+
+        def is_inner(code: CodeType) -> int:
+            return int(translator.roles[code.co_filename].inner)
+
+        def opened(row: int, packed: int, counter: int) -> None:
+            operator, reason = rows[row]
+            dtypes = tuple(library.tdf_dtype(each - 1).decode() for each in packed.to_bytes(8, "big") if each)
+            frame = user_frame(sys._getframe(), translator.roles)
+            tally = fallbacks.tally(
+                frame,
+                (operator, cpu.NAME, dtypes),
+                lambda _: Fallback(operator, cpu.NAME, reason, dtypes, site_of(frame)),
+            )
+            tally.sources.append(Counted(library, counter))
+
+        self._library = library
+        self._kept = (_IS_INNER(is_inner), _OPENED(opened))
+        fallbacks.when_forgotten(library.tdf_forget)
+        callbacks = [ctypes.cast(each, ctypes.c_void_p) for each in self._kept]
+        return library.tdf_begin(target.encode(), functions, *callbacks, narrowed) == 0
+
+    def undo(self) -> None:
+        """The kernels in Python are what is called again, until they are taken back too."""
+        if self._library is not None:
+            self._library.tdf_end()
+            self._library.tdf_forget()
+        self._library = None
+        self.covered.clear()
+
+
+def _is_simple(gap: Gap, plan: Plan, router: Router) -> bool:
+    return (
+        gap.key == router.key
+        and not plan.samples
+        and not any(word in plan.name for word in _OTHER_TENSORS)
+        and [execute for _, execute in router.chain_of(plan.name)[0]] == [cpu.run]
+    )

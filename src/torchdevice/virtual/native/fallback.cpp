@@ -1,0 +1,535 @@
+// Operators that a device lacks, computed by the CPU: the kernel that stands in the device's dispatcher slots.
+//
+// It is part of the virtual device's library, and a library of its own for real accelerators. Arguments are copied to the
+// CPU and results to the device as the operator's schema says: strides are kept, a storage that several arguments share is
+// copied once, and what the operator wrote is copied back into the caller's tensor. What the schema does not say (sparse
+// layouts, random numbers, tensor subclasses) is left to the kernel in Python that stands below this one.
+//
+// Calls are counted by operator, dtypes and line of user code. Python is called for a new line only. No symbol of Python is
+// linked: the few functions that find the line are given by address, so one binary serves every Python of a torch version.
+#include "fallback.h"
+#include "forks.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
+
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace torchdevice::fallback {
+
+ComputeInPlace compute_in_place = nullptr;
+
+namespace {
+
+using at::Tensor;
+using c10::Device;
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::IValue;
+using Stack = torch::jit::Stack;
+
+thread_local std::string error, text;
+
+// ------------------------------------------------------------------------------------------ which line is running
+// Functions of Python's C API. Frames and code objects are only passed on to them.
+struct Python {
+  int (*ensure)();
+  void (*release)(int);
+  void* (*frame)();            // borrowed
+  void* (*back)(void*);        // a new reference
+  void* (*code)(void*);        // a new reference
+  int (*instruction)(void*);   // of a frame; its line before Python 3.11
+  void (*keep)(void*);
+  void (*drop)(void*);
+};
+Python python{};
+
+// One line at which an operator with some dtypes fell back. Python reads it: see `Counter` in fallback/native.py.
+struct Counter {
+  int64_t calls = 0, nanoseconds = 0, bytes = 0;
+};
+
+struct Place {
+  int row;
+  uint64_t dtypes;
+  const void* code;
+  int instruction;
+  bool operator==(const Place&) const = default;
+};
+struct PlaceHash {
+  size_t operator()(const Place& p) const {
+    size_t hash = std::hash<const void*>()(p.code);
+    for (const uint64_t each : {static_cast<uint64_t>(p.row), p.dtypes, static_cast<uint64_t>(p.instruction)})
+      hash = (hash ^ each) * 0x9e3779b97f4a7c15ull;
+    return hash;
+  }
+};
+
+// Everything here is reached with the interpreter's lock, or with the mutex where Python has none.
+struct Ledger {
+  std::mutex mutex;
+  std::unordered_map<Place, Counter*, PlaceHash> places;
+  std::deque<Counter> counters;  // addresses stay: Python may look at one after its place was forgotten
+  std::vector<Counter*> unused;
+  std::unordered_map<void*, bool> inner;  // by code object, which is held: whether a report looks further up
+};
+Ledger& ledger() {
+  static auto* one = outlives_forks<Ledger, &ledger>();
+  return *one;
+}
+constexpr size_t kMostCodes = 20000;  // code that is made by `exec` must not fill the memory
+
+using IsInner = int (*)(void* code);
+using Opened = void (*)(int row, uint64_t dtypes, Counter* counter);
+IsInner is_inner = nullptr;
+Opened opened = nullptr;
+
+class WithPython {
+ public:
+  WithPython() : state_(python.ensure()) {}
+  ~WithPython() { python.release(state_); }
+  WithPython(const WithPython&) = delete;
+  WithPython& operator=(const WithPython&) = delete;
+
+ private:
+  int state_;
+};
+
+bool belongs_to_user(void* code) {
+  auto& known = ledger().inner;
+  {
+    std::lock_guard<std::mutex> lock(ledger().mutex);
+    if (const auto found = known.find(code); found != known.end()) return !found->second;
+  }
+  const bool inner = is_inner(code) != 0;
+  std::unordered_map<void*, bool> let_go;
+  {
+    std::lock_guard<std::mutex> lock(ledger().mutex);
+    if (known.size() >= kMostCodes) known.swap(let_go);
+    if (known.emplace(code, inner).second) python.keep(code);
+  }
+  for (const auto& each : let_go) python.drop(each.first);  // may run code, which may come here
+  return !inner;
+}
+
+// The nearest frame of user code. Without one (a thread of autograd) there is no code.
+std::pair<const void*, int> user_line() {
+  void* frame = python.frame();
+  if (frame != nullptr) python.keep(frame);
+  while (frame != nullptr) {
+    void* code = python.code(frame);
+    python.drop(code);  // its frame holds it
+    if (belongs_to_user(code)) {
+      const int instruction = python.instruction(frame);
+      python.drop(frame);
+      return {code, instruction};
+    }
+    void* next = python.back(frame);
+    python.drop(frame);
+    frame = next;
+  }
+  return {nullptr, 0};
+}
+
+Counter* unused_counter() {
+  auto& unused = ledger().unused;
+  if (unused.empty()) return &ledger().counters.emplace_back();
+  Counter* counter = unused.back();
+  unused.pop_back();
+  return &(*counter = {});
+}
+
+void count(int row, uint64_t dtypes, int64_t nanoseconds, int64_t bytes) {
+  WithPython held;
+  const auto [code, instruction] = user_line();
+  const Place place{row, dtypes, code, instruction};
+  Counter* counter = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(ledger().mutex);
+    auto& found = ledger().places[place];
+    const bool is_new = found == nullptr;
+    if (is_new) found = unused_counter();
+    found->calls += 1;
+    found->nanoseconds += nanoseconds;
+    found->bytes += bytes;
+    if (!is_new) return;
+    counter = found;
+  }
+  opened(row, dtypes, counter);
+}
+
+// ------------------------------------------------------------------------------------------- what the schema says
+struct Row {
+  int number;
+  std::vector<bool> is_out{}, is_written{};
+  std::vector<int> returned{};  // per result: the argument that it is; -1: a fresh tensor
+  int viewed = -1;              // the argument that results are views of
+};
+
+Row row_of(const c10::FunctionSchema& schema, int number) {
+  Row row{number};
+  std::map<c10::Symbol, int> by_alias;
+  const auto& arguments = schema.arguments();
+  for (size_t i = 0; i < arguments.size(); i++) {
+    const auto* alias = arguments[i].alias_info();
+    const bool writes = alias != nullptr && alias->isWrite();
+    row.is_out.push_back(writes && arguments[i].is_out());
+    row.is_written.push_back(writes && !arguments[i].is_out());
+    if (alias != nullptr)
+      for (const auto& label : alias->beforeSets()) by_alias[label] = static_cast<int>(i);
+  }
+  for (const auto& result : schema.returns()) {
+    int source = -1;
+    if (result.alias_info() != nullptr)
+      for (const auto& label : result.alias_info()->beforeSets())
+        if (const auto found = by_alias.find(label); source < 0 && found != by_alias.end()) source = found->second;
+    if (source >= 0 && !row.is_out[source] && !row.is_written[source]) {
+      row.viewed = source;
+      source = -1;
+    }
+    row.returned.push_back(source);
+  }
+  return row;
+}
+
+// ------------------------------------------------------------------------------------------------ there and back
+c10::DeviceType target{};
+std::map<c10::ScalarType, c10::ScalarType> narrower;  // by dtypes that the device lacks
+
+int64_t bytes_of(const Tensor& t) { return static_cast<int64_t>(t.numel() * t.element_size()); }
+bool is_there(const Tensor& t) { return t.defined() && t.device().type() == target; }
+
+template <class F>
+void each_tensor(const IValue& v, F f) {
+  if (v.isTensor()) {
+    if (v.toTensor().defined()) f(v.toTensor());
+  } else if (v.isTensorList()) {
+    for (const IValue& each : v.toListRef()) f(each.toTensor());
+  } else if (v.isOptionalTensorList()) {
+    for (const auto& each : v.toOptionalTensorVector())
+      if (each && each->defined()) f(*each);
+  }
+}
+
+class Crossing {
+ public:
+  Crossing(const Row& row, Stack& stack, size_t base)
+      : row_(row), originals_(stack.begin() + static_cast<long>(base), stack.end()) {
+    share();
+    for (size_t i = 0; i < originals_.size(); i++) stack[base + i] = enter(originals_[i], row.is_out[i]);
+    given_.assign(stack.begin() + static_cast<long>(base), stack.end());
+  }
+
+  void leave(Stack& stack, size_t from) {
+    for (size_t i = 0; i < originals_.size(); i++)
+      if (row_.is_out[i] || row_.is_written[i]) write_back(originals_[i], given_[i]);
+    for (size_t i = 0; i < row_.returned.size(); i++) {
+      IValue& result = stack[from + i];
+      if (row_.returned[i] >= 0)
+        result = originals_[row_.returned[i]];
+      else if (row_.viewed >= 0)
+        result = as_view(result);
+      else
+        result = back(result);
+    }
+  }
+
+  int64_t moved = 0;
+
+ private:
+  // The storages that several arguments look at are copied as a whole, once each: a write must be seen by all of them.
+  void share() {
+    std::vector<Tensor> strided;
+    for (size_t i = 0; i < originals_.size(); i++)
+      if (!row_.is_out[i])
+        each_tensor(originals_[i], [&](const Tensor& t) {
+          if (is_there(t)) strided.push_back(t);
+        });
+    bool writes = false;
+    for (const bool each : row_.is_written) writes |= each;
+    for (size_t i = 0; i < strided.size(); i++) {
+      const auto* storage = strided[i].storage().unsafeGetStorageImpl();
+      if (shared_.count(storage) || strided[i].numel() == 0) continue;
+      int64_t looked_at = bytes_of(strided[i]);
+      bool several = false;
+      for (size_t k = i + 1; k < strided.size(); k++) {
+        if (strided[k].storage().unsafeGetStorageImpl() != storage || strided[k].numel() == 0) continue;
+        several |= !strided[k].is_same(strided[i]);
+        looked_at += bytes_of(strided[k]);
+      }
+      const auto size = static_cast<int64_t>(storage->nbytes());
+      // Two rows of a large table are cheaper copied by themselves.
+      if (!several || (!writes && size > 2 * looked_at)) continue;
+      Tensor raw = at::empty({0}, strided[i].options().dtype(at::kByte));
+      raw.set_(strided[i].storage(), 0, {size}, {1});
+      shared_.emplace(storage, raw.to(at::kCPU));
+      moved += size;
+    }
+  }
+
+  IValue enter(const IValue& v, bool is_out) {
+    if (v.isTensor()) return tensor(v.toTensor(), is_out);
+    if (v.isTensorList()) {
+      c10::List<Tensor> list;
+      for (const IValue& each : v.toListRef()) list.push_back(tensor(each.toTensor(), is_out));
+      return list;
+    }
+    if (v.isOptionalTensorList()) {
+      c10::List<std::optional<Tensor>> list;
+      for (const auto& each : v.toOptionalTensorVector())
+        list.push_back(each ? std::optional<Tensor>(tensor(*each, is_out)) : std::nullopt);
+      return list;
+    }
+    if (v.isDevice()) {  // what the caller names is where results go, also when it is not the target
+      const Device named = v.toDevice();
+      if (!device_ || named.type() != device_->type() || named.has_index()) device_ = named;
+      return named.type() == target ? Device(c10::kCPU) : named;
+    }
+    return v;
+  }
+
+  Tensor tensor(const Tensor& t, bool is_out) {
+    if (!is_there(t)) return t;
+    if (!device_ || (!device_->has_index() && device_->type() == target)) device_ = t.device();
+    for (const auto& each : copies_)
+      if (each.first.is_same(t)) return each.second;  // also a result that is an argument: kernels look for that
+    const auto here = t.options().device(at::kCPU);
+    if (is_out) return at::empty_strided(t.sizes(), t.strides(), here);
+    copies_.emplace_back(t, copy(t));
+    return copies_.back().second;
+  }
+
+  Tensor copy(const Tensor& t) {
+    if (const auto found = shared_.find(t.storage().unsafeGetStorageImpl()); found != shared_.end()) {
+      Tensor look = at::empty({0}, t.options().device(at::kCPU));
+      look.set_(found->second.storage(), t.storage_offset(), t.sizes(), t.strides());
+      return look;
+    }
+    moved += bytes_of(t);
+    const Tensor copied = at::_to_copy(t, t.scalar_type(), t.layout(), at::kCPU, std::nullopt, false, std::nullopt);
+    if (t.numel() < 2 || copied.strides() == t.strides()) return copied;
+    // An expanded dimension stays expanded, a gap stays a gap. Overlapping elements have one value: they are written once.
+    int64_t span = 1;
+    for (int64_t i = 0; i < t.dim(); i++) span += (t.size(i) - 1) * t.stride(i);
+    const Tensor restrided = at::empty({span}, copied.options()).as_strided(t.sizes(), t.strides());
+    Tensor to = restrided, from = copied;
+    for (int64_t i = 0; i < t.dim(); i++)
+      if (t.stride(i) == 0) {
+        to = to.narrow(i, 0, 1);
+        from = from.narrow(i, 0, 1);
+      }
+    to.copy_(from);
+    return restrided;
+  }
+
+  void write_back(const IValue& original, const IValue& changed) {
+    std::vector<Tensor> into, from;
+    each_tensor(original, [&](const Tensor& t) { into.push_back(t); });
+    each_tensor(changed, [&](const Tensor& t) { from.push_back(t); });
+    for (size_t i = 0; i < into.size(); i++) {
+      if (into[i].is_same(from[i])) continue;  // it was on the CPU all along
+      if (into[i].sizes() != from[i].sizes()) into[i].resize_(from[i].sizes());
+      moved += bytes_of(from[i]);
+      into[i].copy_(from[i]);
+    }
+  }
+
+  Tensor back(const Tensor& t) {
+    if (!t.defined() || !device_ || t.device().type() == device_->type() || t.is_quantized()) return t;
+    moved += t.layout() == c10::kStrided ? bytes_of(t) : 0;
+    return (device_->type() == target ? t.to(dtype_there(t.scalar_type())) : t).to(*device_);
+  }
+  IValue back(const IValue& v) {
+    if (v.isTensor()) return back(v.toTensor());
+    if (!v.isTensorList()) return v;
+    c10::List<Tensor> list;
+    for (const IValue& each : v.toListRef()) list.push_back(back(each.toTensor()));
+    return list;
+  }
+
+  // The same look at the tensor that the caller holds.
+  Tensor as_view(const Tensor& t) {
+    const Tensor& base = originals_[row_.viewed].toTensor();
+    const int64_t shift = base.storage_offset() - given_[row_.viewed].toTensor().storage_offset();
+    return base.as_strided(t.sizes(), t.strides(), t.storage_offset() + shift);
+  }
+  IValue as_view(const IValue& v) {
+    if (v.isTensor()) return as_view(v.toTensor());
+    if (!v.isTensorList()) return v;
+    c10::List<Tensor> list;
+    for (const IValue& each : v.toListRef()) list.push_back(as_view(each.toTensor()));
+    return list;
+  }
+
+  const Row& row_;
+  std::vector<IValue> originals_, given_;
+  std::vector<std::pair<Tensor, Tensor>> copies_;
+  std::unordered_map<const c10::StorageImpl*, Tensor> shared_;
+  std::optional<Device> device_;
+};
+
+// ------------------------------------------------------------------------------------------------------ the kernel
+constexpr DispatchKeySet kMoreThanMemory(
+    {DispatchKey::Python, DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
+
+// What the schema says is enough for these.
+bool is_plain(const IValue& v) {
+  bool plain = true;
+  each_tensor(v, [&](const Tensor& t) {
+    plain &= t.layout() == c10::kStrided && !t.is_quantized() && !t.is_nested() &&
+        t.unsafeGetTensorImpl()->has_storage() && (t.key_set() & kMoreThanMemory).empty();
+  });
+  return plain;
+}
+
+template <class Below>
+struct Kernel final : c10::OperatorKernel {
+  Row row;
+  Below below;
+  Kernel(Row r, Below b) : row(std::move(r)), below(std::move(b)) {}
+
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+    const auto& schema = op.schema();
+    const size_t n = schema.arguments().size(), base = stack->size() - n;
+    uint64_t dtypes = 0;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+      const IValue& v = (*stack)[base + i];
+      if (!v.isTensor() && !v.isList()) continue;
+      if (C10_UNLIKELY(!is_plain(v))) return below.callBoxed(op, keys, stack);
+      // A byte per tensor among the first arguments: what a report needs to tell calls apart.
+      if (v.isTensor() && v.toTensor().defined() && !schema.arguments()[i].kwarg_only())
+        dtypes = dtypes << 8 | (static_cast<uint64_t>(v.toTensor().scalar_type()) + 1);  // 0: no tensor
+      each_tensor(v, [&](const Tensor& t) { bytes += is_there(t) ? bytes_of(t) : 0; });
+    }
+    const auto started = std::chrono::steady_clock::now();
+    {
+      at::AutoDispatchBelowADInplaceOrView guard;
+      if (compute_in_place != nullptr) {
+        compute_in_place(op, keys, stack);
+        for (size_t i = 0; i < row.returned.size(); i++)
+          if (row.returned[i] < 0 && row.viewed < 0)
+            each_tensor((*stack)[stack->size() - row.returned.size() + i], [&](const Tensor& t) { bytes += bytes_of(t); });
+      } else {
+        Crossing crossing(row, *stack, base);
+        op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);
+        crossing.leave(*stack, stack->size() - row.returned.size());
+        bytes = crossing.moved;
+      }
+    }
+    if (row.viewed >= 0) return;  // a look at a tensor that is there already is not work
+    const auto took = std::chrono::steady_clock::now() - started;
+    count(row.number, dtypes, std::chrono::duration_cast<std::chrono::nanoseconds>(took).count(), bytes);
+  }
+};
+
+struct Quiet final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+std::vector<c10::RegistrationHandleRAII>& registrations() {
+  static auto* all = new std::vector<c10::RegistrationHandleRAII>;
+  return *all;
+}
+
+// False: this torch does not tell which kernel stands below (before 2.10).
+template <class Handle>
+bool cover(const Handle& op, DispatchKey key, int number) {
+  if constexpr (requires { op.getComputedKernelForDispatchKey(key); }) {
+    using Below = decltype(op.getComputedKernelForDispatchKey(key));
+    Quiet quiet;  // torch warns when a kernel is overridden
+    c10::WarningUtils::WarningHandlerGuard silence(&quiet);
+    registrations().push_back(c10::Dispatcher::singleton().registerImpl(
+        op.operator_name(), key,
+        c10::KernelFunction::makeFromBoxedFunctor(
+            std::make_unique<Kernel<Below>>(row_of(op.schema(), number), op.getComputedKernelForDispatchKey(key))),
+        std::nullopt, nullptr, "torchdevice: computed by the CPU"));
+    return true;
+  } else {
+    return false;
+  }
+}
+
+template <class F>
+int guarded(F f) {
+  try {
+    f();
+    return 0;
+  } catch (const c10::Error& e) {
+    error = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+  return 1;
+}
+
+}  // namespace
+
+c10::ScalarType dtype_there(c10::ScalarType dtype) {
+  const auto found = narrower.find(dtype);
+  return found == narrower.end() ? dtype : found->second;
+}
+
+}  // namespace torchdevice::fallback
+
+using namespace torchdevice::fallback;
+
+// An int result of 1 means failure: tdf_error() then has the message.
+API const char* tdf_error() { return error.c_str(); }
+
+// `functions`: the addresses of Python's, in the order of the struct. `narrowed`: pairs of names of dtypes, then null.
+API int tdf_begin(const char* device, void* const* functions, void* inner, void* new_place, const char* const* narrowed) {
+  return guarded([&] {
+    target = c10::Device(std::string(device)).type();
+    std::memcpy(&python, functions, sizeof(python));
+    is_inner = reinterpret_cast<IsInner>(inner);
+    opened = reinterpret_cast<Opened>(new_place);
+    narrower.clear();
+    const auto& dtypes = c10::getStringToDtypeMap();
+    for (; *narrowed != nullptr; narrowed += 2) narrower[dtypes.at(narrowed[0])] = dtypes.at(narrowed[1]);
+  });
+}
+
+// Covers an operator at a dispatch key. `row` is how it is called in what Python hears.
+API int tdf_cover(const char* name, const char* overload, const char* key, int row) {
+  return guarded([&] {
+    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+    TORCH_CHECK(cover(op, c10::parseDispatchKey(key), row), "this torch does not tell which kernel stands below");
+  });
+}
+
+API int tdf_end() {
+  return guarded([&] { registrations().clear(); });
+}
+
+// The name of a dtype, of which the places have a number.
+API const char* tdf_dtype(int dtype) {
+  text = c10::getDtypeNames(static_cast<c10::ScalarType>(dtype)).first;
+  return text.c_str();
+}
+
+// The places are forgotten: a call at one of them is new again. The counters stay where they are.
+API void tdf_forget() {
+  std::lock_guard<std::mutex> lock(ledger().mutex);
+  ledger().places.clear();
+}
+
+// Nobody reads this counter any more.
+API void tdf_drop(void* counter) {
+  std::lock_guard<std::mutex> lock(ledger().mutex);
+  ledger().unused.push_back(static_cast<Counter*>(counter));
+}
