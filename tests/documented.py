@@ -1,0 +1,148 @@
+"""Commands and programs in Markdown pages: found, run as a reader would run them, compared with what the page shows.
+
+A page is one session in an empty folder, from top to bottom:
+
+- A block whose first line is a comment with a file name (`# train.py`) is that file.
+- A `python` block without a file name is a program that is run.
+- In a `console` block a line after `$ ` is a command of the shell; the lines up to the next one are what it prints.
+- `<!-- not run: REASON -->` before a block says why its commands are not run; `<!-- exit status 1 -->` says how the last
+  command of the block ends, if not by 0.
+- Blocks of other languages are for reading.
+
+What is shown is what must be printed, standard output and standard error together, with these exceptions: `…` stands for
+anything, in a line or as a line of its own for any number of lines; a number with a decimal point, or with a unit of
+time or memory or a percent sign, stands for any number; empty lines and the width of spaces do not count.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.harness import SECONDS, clean_environment
+
+BLOCK = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = re.compile(r"<!-- not run:(?P<reason>[^\n]*?)-->\s*\Z")
+STATUS = re.compile(r"<!-- exit status (?P<status>\d+) -->\s*\Z")
+FILE = re.compile(r"# (?P<name>[\w./-]+\.\w+)\n")
+NUMBER = r"\d+(?:\.\d+)+(?:\+\w+)?|\d+(?= ?(?:ns|µs|ms|s|%|B|[kMGT]i?B)\b)|\d+(?=%)"
+ANYTHING = "…"
+# What a reader has installed, by the module that Python runs for it.
+COMMANDS = {"python": (), "torchdevice": ("-m", "torchdevice"), "pytest": ("-m", "pytest"), "torchrun": ("-m", "torch.distributed.run")}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code of a page."""
+
+    language: str
+    text: str
+    line: int  # in the page, of its first line of code
+    reason: str | None = None  # why it is not run
+    status: int = 0
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that it is, if it is one."""
+        named = FILE.match(self.text)
+        return named["name"] if named else None
+
+    def commands(self) -> Iterator[Command]:
+        """What is run, in order."""
+        if self.language == "python" and not self.file:
+            yield Command(f"python - <<'END OF PROGRAM'\n{self.text}END OF PROGRAM\n", None, self.status, self.line)
+        if self.language != "console":
+            return
+        _, *parts = re.split(r"^\$ ", self.text, flags=re.MULTILINE)
+        line = self.line
+        for number, part in enumerate(parts):
+            words, _, shown = re.sub(r"\\\n", "", part).partition("\n")
+            yield Command(words, shown, self.status if number == len(parts) - 1 else 0, line)
+            line += part.count("\n")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page and what the page says about it."""
+
+    words: str
+    shown: str | None  # None: the page does not show what is printed
+    status: int
+    line: int
+
+    def run(self, folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
+        """In this folder, with the commands in `path`; both outputs are in `stdout`, in their order."""
+        environment = clean_environment(PYTHONUNBUFFERED="1", NO_COLOR="1", COLUMNS="200")
+        own = Path(sys.executable).parent  # where the commands of packages are: jupyter
+        environment["PATH"] = f"{path}:{own}:{environment['PATH']}"
+        return subprocess.run(
+            ["bash", "-c", self.words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=folder,
+            env=environment,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def complaint(self, done: subprocess.CompletedProcess[str]) -> str | None:
+        """In what the run differs from what the page says, or None."""
+        if done.returncode != self.status:
+            return f"ended with status {done.returncode}, not {self.status}:\n{done.stdout}"
+        if self.shown is not None and not matches(self.shown, done.stdout):
+            return f"the page shows\n{self.shown}\nbut this was printed:\n{done.stdout}"
+        return None
+
+
+def blocks(page: str) -> list[Block]:
+    """All blocks of code of a page."""
+    found = []
+    for each in BLOCK.finditer(page):
+        before = page[: each.start()]
+        reason, status = NOT_RUN.search(before), STATUS.search(before)
+        found.append(
+            Block(
+                each["language"],
+                each["text"],
+                page.count("\n", 0, each.start("text")) + 1,
+                reason["reason"].strip() if reason else None,
+                int(status["status"]) if status else 0,
+            )
+        )
+    return found
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether a page may show this of what was printed."""
+    lines = [_pattern(line) for line in shown.splitlines() if line.strip()]
+    return re.fullmatch("".join(lines), "".join(f"{line}\n" for line in _lines(printed))) is not None
+
+
+def _lines(text: str) -> Iterator[str]:
+    yield from (" ".join(line.split()) for line in text.splitlines() if line.strip())
+
+
+def _pattern(line: str) -> str:
+    words = " ".join(line.split())
+    if words == ANYTHING:
+        return r"(?:.*\n)*?"
+    parts = re.split(f"({ANYTHING}|{NUMBER})", words)  # every second one was found
+    parts[::2] = map(re.escape, parts[::2])
+    parts[1::2] = (r".*" if part == ANYTHING else r"\d+(?:\.\d+)*(?:\+\w+)?" for part in parts[1::2])
+    return "".join(parts) + r"\n"
+
+
+def install_commands(folder: Path) -> Path:
+    """A folder for PATH in which a reader's commands are, run by this Python."""
+    folder.mkdir()
+    for name, arguments in COMMANDS.items():
+        command = folder / name
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {" ".join(arguments)} "$@"\n', encoding="utf-8")
+        command.chmod(0o755)
+    return folder
