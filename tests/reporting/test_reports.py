@@ -233,6 +233,7 @@ def test_html_filters_in_a_browser(filter_text: str, shown: str, page: Path, tmp
         ("torch.load(p, map_location='cuda')", "torch.load(p, map_location=device)"),
         ("with torch.cuda.amp.autocast():", "with torch.autocast(device.type):"),
         ("with torch.cuda.amp.autocast(dtype=d):", "with torch.autocast(device.type, dtype=d):"),
+        ("scaler = torch.amp.GradScaler('cuda', enabled=e)", "scaler = torch.amp.GradScaler(device.type, enabled=e)"),
         ("with torch.autocast(device_type='cuda', dtype=d):", "with torch.autocast(device_type=device.type, dtype=d):"),
         ("torch.cuda.synchronize()", "torch.accelerator.synchronize()"),
         ("torch.cuda.set_device(1)", "torch.accelerator.set_device_index(1)"),

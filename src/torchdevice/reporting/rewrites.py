@@ -43,6 +43,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
     (rf"torch\.autocast\(\s*(device_type\s*=\s*)?{_QUOTED.replace('1', '2')}", r"torch.autocast(\1device.type"),
     (rf"torch\.{_TYPE}\.amp\.GradScaler\(\s*\)", "torch.amp.GradScaler(device.type)"),
     (rf"torch\.{_TYPE}\.amp\.GradScaler\(", "torch.amp.GradScaler(device.type, "),
+    (rf"torch\.amp\.GradScaler\(\s*{_QUOTED}", "torch.amp.GradScaler(device.type"),
     (
         r"init_process_group\(\s*(backend\s*=\s*)?(['\"])nccl\2",
         r"init_process_group(\1torch.distributed.get_default_backend_for_device(device)",
