@@ -1,7 +1,7 @@
 """Tests of device code, run on devices that this machine lacks.
 
-pytest -p torchdevice.pytest_plugin --torchdevice-policy portable --torchdevice-virtual mps:real examples/test_devices.py
-pytest -p torchdevice.pytest_plugin --torchdevice-policy portable --torchdevice-virtual cuda:2 examples/test_devices.py
+pytest -p torchdevice.pytest_plugin --torchdevice-policy portable --torchdevice-virtual mps:real examples/test_gpu.py
+pytest -p torchdevice.pytest_plugin --torchdevice-policy portable --torchdevice-virtual cuda:2 examples/test_gpu.py
 """
 
 import pytest
