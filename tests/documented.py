@@ -80,29 +80,12 @@ class Command:
     status: int
     line: int
 
-    def run(self, folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
-        """In this folder, with the commands in `path`; both outputs are in `stdout`, in their order."""
-        environment = clean_environment(PYTHONUNBUFFERED="1", NO_COLOR="1", COLUMNS="200")
-        own = Path(sys.executable).parent  # where the commands of packages are: jupyter
-        environment["PATH"] = f"{path}:{own}:{environment['PATH']}"
-        return subprocess.run(
-            ["bash", "-c", self.words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=folder,
-            env=environment,
-            timeout=SECONDS,
-            check=False,
-        )
-
-    def complaint(self, done: subprocess.CompletedProcess[str], compare: bool = True) -> str | None:
-        """In what the run differs from what the page says, or None; `compare` what it printed as well."""
-        if done.returncode != self.status:
-            return f"ended with status {done.returncode}, not {self.status}:\n{done.stdout}"
-        if compare and self.shown is not None and not matches(self.shown, done.stdout):
-            return f"the page shows\n{self.shown}\nbut this was printed:\n{done.stdout}"
+    def complaint(self, status: int, printed: str, compare: bool = True) -> str | None:
+        """In what a run differs from what the page says, or None; `compare` what it printed as well."""
+        if status != self.status:
+            return f"ended with status {status}, not {self.status}:\n{printed}"
+        if compare and self.shown is not None and not matches(self.shown, printed):
+            return f"the page shows\n{self.shown}\nbut this was printed:\n{printed}"
         return None
 
 
@@ -152,3 +135,22 @@ def install_commands(folder: Path) -> Path:
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {" ".join(arguments)} "$@"\n', encoding="utf-8")
         command.chmod(0o755)
     return folder
+
+
+def run(command: Command, folder: Path, path: Path) -> tuple[int, str]:
+    """Its exit status and what it printed; run in this folder, with the commands in `path`."""
+    environment = clean_environment(PYTHONUNBUFFERED="1", NO_COLOR="1", COLUMNS="200")
+    own = Path(sys.executable).parent  # where the commands of packages are: jupyter
+    environment["PATH"] = f"{path}:{own}:{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command.words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documented import Command, blocks, install_commands, matches
+from tests.documented import Command, blocks, install_commands, matches, run
 
 PAGE = """
 Text.
@@ -77,8 +77,8 @@ def test_blocks_of_a_page() -> None:
     assert (echo.words.split(), echo.shown, echo.status) == (["echo", "one", "two"], "one two\n", 0)
     assert (leave.words, leave.shown, leave.status) == ("exit 3", "", 3)
     assert PAGE.splitlines()[leave.line - 1] == "$ exit 3"
-    (run,) = program.commands()
-    assert run.shown is None
+    (last,) = program.commands()
+    assert last.shown is None
 
 
 @pytest.mark.parametrize(
@@ -93,5 +93,5 @@ def test_blocks_of_a_page() -> None:
 )
 def test_a_command(words: str, shown: str, status: int, complaint: str | None, tmp_path: Path) -> None:
     command = Command(words, shown, status, 1)
-    said = command.complaint(command.run(tmp_path, install_commands(tmp_path / "bin")))
+    said = command.complaint(*run(command, tmp_path, install_commands(tmp_path / "bin")))
     assert said is None if complaint is None else said and said.startswith(complaint)

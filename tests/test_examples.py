@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.documented import Command, install_commands
+from tests.documented import Command, install_commands, run
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LINK = re.compile(r"\[(?P<file>[\w.]+)\]\((?P=file)\)")
@@ -56,7 +56,7 @@ def test_commands_of(file: str, folder: Path) -> None:
         if row.file == file:
             assert f"examples/{file}" in row.command, "the row runs another file"
             command = Command(row.command, f"…\n{row.prints}\n…\n", 0, 0)
-            complaint = command.complaint(command.run(folder, path))
+            complaint = command.complaint(*run(command, folder, path))
             assert complaint is None, f"{row.command}: {complaint}"
 
 
