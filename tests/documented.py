@@ -10,9 +10,11 @@ A page is one session in an empty folder, from top to bottom:
   last command of the block ends, if not by 0.
 - Blocks of other languages are for reading.
 
-What is shown is what must be printed, standard output and standard error together, with these exceptions: `…` stands
-for anything, in a line or as a line of its own for any number of lines; a number with a decimal point, or with a unit
-of time or memory or a percent sign, stands for any number; empty lines and the width of spaces do not count.
+What is shown is what must be printed, standard output and standard error together, with these exceptions:
+
+- `…` stands for anything, in a line with the spaces around it, or as a line of its own for any number of lines.
+- A number with a decimal point, or with a unit of time or memory or a percent sign, stands for any number.
+- Empty lines and the width of spaces do not count.
 """
 
 from __future__ import annotations
@@ -121,9 +123,9 @@ def _pattern(line: str) -> str:
     words = " ".join(line.split())
     if words == ANYTHING:
         return r"(?:.*\n)*?"
-    parts = re.split(f"({ANYTHING}|{NUMBER})", words)  # every second one was found
+    parts = re.split(f"( ?{ANYTHING} ?|{NUMBER})", words)  # every second one was found
     parts[::2] = map(re.escape, parts[::2])
-    parts[1::2] = (r".*" if part == ANYTHING else r"\d+(?:\.\d+)*(?:\+\w+)?" for part in parts[1::2])
+    parts[1::2] = (r".*" if ANYTHING in part else r"\d+(?:\.\d+)*(?:\+\w+)?" for part in parts[1::2])
     return "".join(parts) + r"\n"
 
 

@@ -42,6 +42,7 @@ print(2)
         ("a   b\n", "a b\n\n"),
         ("first\n…\nlast\n", "first\nlast\n"),
         ("first\n…\nlast\n", "first\n2\n3\nlast\n"),
+        (".. … [100%]\n", "..      [100%]\n"),
         ("at …/x.py:5\n", "at /tmp/x.py:5\n"),
         ("torch 2.13.0+cpu\n", "torch 2.9.1\n"),
         ("(0.0%) of 5%\n", "(12.5%) of 100%\n"),
