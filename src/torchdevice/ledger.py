@@ -23,7 +23,7 @@ from torchdevice.errors import TorchDeviceWarning
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place in user code."""
+    """A place in user code: `file` and `line`."""
 
     file: str
     line: int
@@ -72,9 +72,11 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """An operator that ran elsewhere: which one, who ran it and why, on which dtypes, and where in user code.
+    """An operator that ran elsewhere.
 
-    The executor is `REFUSED` where nobody could or was allowed to.
+    - `operator`: its name; `dtypes`: of its tensors.
+    - `executor`: what ran it: `"cpu"` or `"mlx"`; `"refused"` where nothing could or was allowed to; `reason`: why.
+    - `site`: where in user code.
     """
 
     operator: str
@@ -86,7 +88,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class FallbackTotals:
-    """The figures of a `Fallback`: calls, seconds they took, bytes moved between the target and the executor."""
+    """The figures of a `Fallback`: `calls`, `seconds` they took, `bytes` moved between the target and the executor."""
 
     calls: int
     seconds: float

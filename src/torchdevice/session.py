@@ -38,7 +38,18 @@ from torchdevice.translate.translator import Situation, Translator, translator
 
 @dataclass(frozen=True)
 class Status:
-    """What `torchdevice.status()` tells."""
+    """The state of translation in this process, as `torchdevice.status()` tells it.
+
+    - `active`: whether translation is on.
+    - `target`: the device type that requests go to, `policy`: the policy. Both are None while translation is off.
+    - `sources`: for each setting where its value came from: `"argument"`, the name of a variable, or `"default"`.
+    - `override`: whether the CPU override is on, so that plain `cpu` requests yield the CPU.
+    - `patched`: the paths of the objects of torch that are replaced at the moment.
+    - `skipped`: the rows that do not apply to this version of torch, with reasons.
+    - `redirected_calls`, `redirected_places`: how many calls were redirected, and from how many lines of code.
+    - `simulated_calls`: how many questions to a device that is not here were answered.
+    - `lost`: what the last `deactivate()` left as it was, because other code had replaced it in the meantime.
+    """
 
     active: bool
     target: str | None
@@ -54,7 +65,7 @@ class Status:
 
     @property
     def unanswered(self) -> tuple[str, ...]:
-        """Names that this torch asks of torch._C and nobody answers. The first look takes a second."""
+        """Names that this torch asks of torch._C and that have no answer. The first look takes a second."""
         return unanswered_names()
 
 
@@ -81,10 +92,15 @@ class Session:
         return self._applied is not None
 
     def activate(self, target: str | None = None, policy: str | None = None, packages: bool | None = None) -> None:
-        """Start translation. Again with the same settings: nothing happens. With others: `AlreadyActive`.
+        """Start translation in this process and in the processes that it starts.
 
-        The settings are the arguments and the environment at the moment of the call. `packages`: whether imports of
-        packages that compute by CUDA itself find a stand-in.
+        - `target`: the device type to compute on, such as `"cpu"` or `"mps"`. None: the accelerator that is here, else
+          the CPU. One that is not here raises `TargetUnavailable`.
+        - `policy`: `"accelerate"` or `"portable"`, which requests are redirected.
+        - `packages`: whether imports of packages that compute by CUDA itself, such as `flash_attn`, find a stand-in.
+
+        An argument that is None is read from the environment, at the moment of the call. A value that means nothing
+        raises `ConfigError`. A second call with the same settings does nothing; with others it raises `AlreadyActive`.
         """
         config = resolve_config(target=target, policy=policy, packages=packages)
         refuse_without_global_lock()
@@ -96,7 +112,7 @@ class Session:
                 self._start(config)
 
     def deactivate(self) -> None:
-        """End translation and put every object of torch back. Nothing happens if it is not on."""
+        """End translation and put every object of torch back, by identity. Does nothing if translation is off."""
         with self._lock:
             if self._config is not None:
                 self._stop()
@@ -229,7 +245,10 @@ class Session:
             )
 
     def redirect(self, target: str | None = None, policy: str | None = None) -> AbstractContextManager[None]:
-        """Translation with these settings inside a `with` or a decorated function; what was before comes back."""
+        """Translate inside a `with` block or a decorated function; afterwards the state before it is restored.
+
+        `target` and `policy` are those of `activate`. It may be nested, and used while translation is on.
+        """
         return _Redirected(self, target, policy)
 
     @contextmanager
@@ -259,15 +278,18 @@ class Session:
                     self._start(before)
 
     def suspended(self) -> AbstractContextManager[None]:
-        """Requests pass untouched inside, in this thread and task."""
+        """Leave requests for devices untouched inside a `with` block, in this thread and asyncio task only."""
         return self._translator.suspended()
 
     def cpu_override(self) -> AbstractContextManager[None]:
-        """Plain `cpu` requests yield the CPU inside; nests and unwinds."""
+        """Let plain `cpu` requests yield the CPU inside a `with` block, in this thread and asyncio task only.
+
+        It may be nested. Without it the policy `accelerate` sends `cpu` to the accelerator.
+        """
         return self._translator.override.scope()
 
     def status(self) -> Status:
-        """The settings in force and where they came from, what is patched and what was skipped, and the counts."""
+        """Tell which settings are in force and where they came from, what is patched and skipped, and the counts."""
         totals = self._translator.ledger.totals()
         config = self._config
         return Status(
@@ -292,7 +314,10 @@ class Session:
         return Counts(records, fallbacks.measured())
 
     def report(self) -> Report:
-        """What was redirected so far (API, from → to, count, first place), and what ran elsewhere."""
+        """Tell what was redirected so far (API, from → to, count, first place) and which operators ran elsewhere.
+
+        `print(torchdevice.report())` prints it as a table. Counts go on over several activations in one process.
+        """
         return Report.of_counts(self.counts())
 
     def simulated(self) -> dict[Simulated, int]:
@@ -300,13 +325,13 @@ class Session:
         return self._masked.audience.ledger.totals() if self._masked is not None else {}
 
     def original(self, path: str) -> Any:
-        """Torch's own object at `path`, whether or not it is patched at the moment."""
+        """Return torch's own object at `path`, such as `"torch.zeros"`, whether or not it is patched at the moment."""
         if self._applied is not None and path in self._applied.originals:
             return self._applied.originals[path]
         return resolve_path(path)
 
     def is_patched(self, path: str) -> bool:
-        """Whether the object at `path` is ours at the moment."""
+        """Tell whether the object at `path`, such as `"torch.zeros"`, is replaced at the moment."""
         return self._applied is not None and path in self._applied.originals
 
     def confine_to_cpu(self, config: Config) -> None:
@@ -359,7 +384,13 @@ if "session" not in globals():  # else somebody reloads this module: what is in 
 def explain(
     request: object = None, host: str | Host | None = None, policy: str | None = None, override: bool = False
 ) -> Decision:
-    """What a request becomes on this machine or on an invented host, and why. Changes nothing."""
+    """Tell what a request for a device becomes on a machine, and why. Changes nothing.
+
+    - `request`: as code writes it: `"cuda:1"`, a `torch.device`, a number, or None for no device.
+    - `host`: a machine to ask about, such as `"mps"` or `"cuda:4"` (four devices). None: this machine.
+    - `policy`: `"accelerate"` or `"portable"`. None: the one that the environment sets, else `"accelerate"`.
+    - `override`: whether the CPU override is taken to be on.
+    """
     config = resolve_config(policy=policy)
     machine = this_host() if host is None else invent_host(host)
     return resolve(parse(request), machine, config.policy, override)
@@ -444,5 +475,5 @@ original = session.original
 
 
 def is_active() -> bool:
-    """Whether translation is on in this process."""
+    """Tell whether translation is on in this process."""
     return session.active

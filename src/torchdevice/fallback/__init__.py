@@ -37,7 +37,12 @@ def engage(
     refused: Collection[tuple[str, str]] = (),
     listener: Listener[Fallback] | None = None,
 ) -> Callable[[], None]:
-    """Cover what `target` lacks; the undo takes it back."""
+    """Let operators that `target` lacks run elsewhere; the function that it returns takes that back.
+
+    `activate()` calls it. `setting` is a value of TORCHDEVICE_FALLBACK, and `source` names where it came from.
+    `refused` are pairs of operator and dispatch functionality whose kernel only refuses. `listener` is called once for
+    each new place.
+    """
     with ExitStack() as stack:
         if listener is not None:
             stack.enter_context(fallbacks.listening(listener))
@@ -56,15 +61,18 @@ def guard(operator: str) -> None:
 
 
 def matrix(target: str | None = None) -> Matrix:
-    """Every aten operator of the installed torch: native, guarded, mlx or cpu on this target. Text by `str`."""
+    """Tell where every aten operator of the installed torch runs: native, guarded, mlx or cpu.
+
+    `target` is a device type; None: the target of the running translation. `str(matrix())` is a list.
+    """
     return read_matrix(coverage, target)
 
 
 def totals() -> dict[Fallback, FallbackTotals]:
-    """What ran elsewhere so far: operator, executor, reason, dtypes, line of user code; calls, seconds, bytes."""
+    """Tell which operators ran elsewhere so far, and where in user code: calls, seconds and bytes of each."""
     return fallbacks.measured()
 
 
 def clear() -> None:
-    """Forget the figures."""
+    """Forget the figures that `totals` tells."""
     fallbacks.clear()

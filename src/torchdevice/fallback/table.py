@@ -24,23 +24,26 @@ RUNNING, DISPATCHER, LISTED = (
 
 @dataclass(frozen=True)
 class Matrix:
-    """Operator (`aten::mode`) → where it runs for dense tensors, for one target; `source` says how that is known."""
+    """Where each operator runs for dense tensors, on one `target`.
+
+    `rows` has the operators (`aten::mode`) with the place where each runs; `source` says how that is known.
+    """
 
     target: str
     rows: dict[str, str]
     source: str = RUNNING
 
     def summary(self) -> dict[str, int]:
-        """How many operators run where."""
+        """Count the operators by where they run."""
         return dict(Counter(self.rows.values()).most_common())
 
     def select(self, search: str = "", route: str | None = None) -> Matrix:
-        """The operators whose name contains `search` and that take this route."""
+        """Keep the operators whose name contains `search` and that take this `route`, such as `"cpu"`."""
         rows = {name: where for name, where in self.rows.items() if search in name and route in (None, where)}
         return replace(self, rows=rows)
 
     def to_json(self) -> dict[str, object]:
-        """The same as plain data."""
+        """Give the same as plain data."""
         return {"target": self.target, "source": self.source, "summary": self.summary(), "operators": self.rows}
 
     def __str__(self) -> str:

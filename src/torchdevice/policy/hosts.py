@@ -16,9 +16,10 @@ NOT_ACCELERATORS = frozenset({"cpu", "meta", "mkldnn", "opengl", "opencl", "idee
 
 @dataclass(frozen=True)
 class Host:
-    """A machine as the policy sees it: one device type to compute on, how many there are, and the current one.
+    """A machine as the policy sees it.
 
-    `lost`: the type of an accelerator that this process cannot use, because it was forked from one that does.
+    - `type`: the device type to compute on; `count`: how many there are; `current`: the number of the current one.
+    - `lost`: the type of an accelerator that this process cannot use, because it was forked from one that does.
     """
 
     type: str
@@ -28,7 +29,7 @@ class Host:
 
     @property
     def accelerated(self) -> bool:
-        """Whether there is anything better than the CPU."""
+        """True if there is an accelerator."""
         return self.type != "cpu"
 
 

@@ -92,9 +92,12 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a request becomes. `redirected` is False where torch would have done the same by itself.
+    """What a request for a device becomes.
 
-    `unless`: the condition under which the request would be left alone instead.
+    - `device`: the device that is used.
+    - `redirected`: False where torch would have done the same by itself.
+    - `reason`: why, as a sentence.
+    - `unless`: the condition under which the request would be left alone instead, or None.
     """
 
     device: RealDevice

@@ -20,7 +20,7 @@ V = TypeVar("V", int, FallbackTotals, "Timed")
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """How often, how long, and how much of that in operators that ran elsewhere."""
+    """How often (`calls`), how long (`seconds`), and how much of that in operators that ran `elsewhere`, in seconds."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -32,10 +32,13 @@ class Timed:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time went: by operator and the device that it ran on, and by line of user code.
+    """Where the time went.
 
-    `seconds` is how long lines were sampled; `operators_missing` says why there is no time by operator, if so.
-    `half_seconds` is what operators with float16 on a CPU took.
+    - `operators`: time by operator and the device that it ran on.
+    - `lines`: time by line of user code.
+    - `seconds`: how long lines were sampled.
+    - `operators_missing`: why there is no time by operator, else empty.
+    - `half_seconds`: what operators with float16 on a CPU took.
     """
 
     operators: Mapping[tuple[str, str], Timed] = field(default_factory=dict)
@@ -156,7 +159,14 @@ class Context:
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of event: an API, what it asked for and what it got, how often, and where first."""
+    """One kind of event in a report.
+
+    - `api`: the function or class of torch that was called.
+    - `asked`, `given`: the device that the code asked for, and what it got.
+    - `calls`, `places`: how many calls, from how many lines of code; `first`: the first of these lines.
+    - `reason`: why, as a sentence.
+    - `kind`: `"redirected"`, `"simulated"`, `"stand-in"`, `"changed"` or `"unsupported"`.
+    """
 
     api: str
     asked: str
@@ -170,7 +180,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Place:
-    """The same for one line of user code."""
+    """What one line of user code (`site`) asked for and got.
+
+    `kind`, `api`, `asked`, `given`, `calls` and `reason` are those of a `Row`.
+    """
 
     site: Site
     kind: str
@@ -183,7 +196,13 @@ class Place:
 
 @dataclass(frozen=True)
 class FallbackRow:
-    """One operator that ran elsewhere at one place: who ran it, why, and what it cost."""
+    """One operator that ran elsewhere, at one line of user code.
+
+    - `operator`: such as `aten::_linalg_eigh`; `dtypes`: of its tensors.
+    - `executor`: what ran it: `"cpu"` or `"mlx"`; `reason`: why.
+    - `site`: the line of user code.
+    - `calls`, `seconds`, `bytes`: how often, how long, and how much was moved there and back.
+    """
 
     operator: str
     executor: str
@@ -197,7 +216,10 @@ class FallbackRow:
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """The same for all places of an operator."""
+    """One operator that ran elsewhere, at all its `places` together; `first` is the first of them.
+
+    `operator`, `executor`, `reason`, `calls`, `seconds` and `bytes` are those of a `FallbackRow`.
+    """
 
     operator: str
     executor: str
@@ -211,9 +233,13 @@ class OperatorRow:
 
 @dataclass(frozen=True)
 class Report:
-    """What was changed, most frequent first; `by_place` has each line of user code, in the order of the files.
+    """What was changed. `str(report)` is a table.
 
-    `calls` and `places` count what was redirected.
+    - `rows`: one per API and direction, most calls first.
+    - `calls`, `places`: how many calls were redirected, from how many lines of code.
+    - `by_place`: one per line of user code, in the order of files and lines.
+    - `fallbacks`: operators that ran elsewhere, the slowest first.
+    - `profile`: where the time went, if it was measured (`torchdevice run --profile`), else None.
     """
 
     rows: tuple[Row, ...]
@@ -229,7 +255,11 @@ class Report:
         fallbacks: Mapping[Fallback, FallbackTotals] | None = None,
         profile: Profile | None = None,
     ) -> Report:
-        """Group records by API and direction; the first place is the lowest line. Does not depend on their order."""
+        """Make a report: group records by API and direction. The first place is the lowest line.
+
+        `totals` are the records with their counts, `fallbacks` the operators that ran elsewhere, `profile` the times.
+        The order of the records does not matter.
+        """
         ran = {fallback: figures for fallback, figures in (fallbacks or {}).items() if fallback.executor != REFUSED}
         refused = {fallback: figures for fallback, figures in (fallbacks or {}).items() if fallback not in ran}
         each = [
@@ -249,21 +279,21 @@ class Report:
 
     @staticmethod
     def of_counts(counts: Counts) -> Report:
-        """The report of everything that was counted."""
+        """Make the report of everything that `counts` holds."""
         return Report.of(counts.records, counts.fallbacks, counts.profile)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was changed."""
+        """True if nothing was changed."""
         return not self.rows and not self.fallbacks
 
     @property
     def fallback_seconds(self) -> float:
-        """The time that operators took which ran elsewhere."""
+        """The time in seconds of operators that ran elsewhere."""
         return sum(row.seconds for row in self.fallbacks)
 
     def by_operator(self) -> list[OperatorRow]:
-        """What ran elsewhere, by operator and executor, the slowest first."""
+        """List what ran elsewhere, one row per operator and executor, the slowest first."""
         groups: dict[tuple[str, str], list[FallbackRow]] = {}
         for row in self.fallbacks:
             groups.setdefault((row.operator, row.executor), []).append(row)
@@ -283,16 +313,16 @@ class Report:
         return sorted(rows, key=lambda row: (-row.seconds, row.operator))
 
     def of_kind(self, name: str) -> tuple[Row, ...]:
-        """The rows of one kind."""
+        """Select the rows whose kind is `name`, such as `"redirected"`."""
         return tuple(row for row in self.rows if row.kind == name)
 
     def count(self, kind: str) -> tuple[int, int]:
-        """Calls of a kind, and the places that they came from."""
+        """Count the calls of a `kind`, such as `"redirected"`, and the lines of code that they came from."""
         members = [place for place in self.by_place if place.kind == kind]
         return sum(place.calls for place in members), len({place.site for place in members})
 
     def summary(self) -> str:
-        """One line: where things went, how many calls, at how many places, what ran elsewhere, what cannot work."""
+        """Give one line: where calls went, how many, at how many places, what ran elsewhere, what cannot work."""
         if self.empty:
             return "torchdevice: nothing was redirected"
         ways: dict[str, str] = {}

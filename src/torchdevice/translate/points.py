@@ -48,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Skip:
-    """A row that does not apply to this torch, and why."""
+    """A row that does not apply to this torch: its `path`, and the `reason`."""
 
     path: str
     reason: str

@@ -22,9 +22,14 @@ __all__ = [
 
 
 def install(device: str, count: int = 1, support: Support = "all", on: str = "cpu") -> Installation:
-    """Gives this process `count` virtual devices; `support="real"` allows only what the real backend has.
+    """Give this process virtual devices. Call it once, early, in a fresh process: it cannot be undone.
 
-    `on` is what computes: "cpu", an accelerator that is there, or "auto", the best that is there.
+    - `device`: `"mps"`, `"cuda"` or `"xpu"`.
+    - `count`: how many.
+    - `support`: `"real"` allows only the operators and dtypes that the real backend has; `"all"` allows everything.
+    - `on`: what computes: `"cpu"`, an accelerator that is here, or `"auto"`, the best that is here.
+
+    Raises `VirtualDeviceUnavailable` where the library cannot be built or installed.
     """
     from torchdevice.virtual import installer
 
@@ -32,7 +37,7 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
 
 
 def installed() -> Installation | None:
-    """The virtual device of this process, if it has one."""
+    """Return the virtual device of this process, or None."""
     import sys
 
     installer = sys.modules.get("torchdevice.virtual.installer")
@@ -40,9 +45,10 @@ def installed() -> Installation | None:
 
 
 def from_environment(value: str) -> Installation | None:
-    """Installs what TORCHDEVICE_VIRTUAL asks for: `mps`, `cuda:2`, `mps:real`, `cuda:2:real`, `mps@cuda`, `cuda@auto`.
+    """Install what `value` describes, in the form of the variable TORCHDEVICE_VIRTUAL.
 
-    None: after `@auto` nothing is installed where the real device is there.
+    Examples are `mps`, `cuda:2`, `mps:real`, `cuda:2:real`, `mps@cuda` and `cuda@auto`. Returns None where nothing was
+    installed: after `@auto`, if the real device is here.
     """
     from torchdevice.errors import ConfigError, explain_error
     from torchdevice.virtual import installer
@@ -90,26 +96,27 @@ def _summed(column: Literal["calls", "denied", "on_host"]) -> dict[str, int]:
 
 
 def counts() -> dict[str, int]:
-    """How often each operator ran on the virtual device since the last reset, most frequent first."""
+    """Tell how often each operator ran on the virtual device since the last reset, most frequent first."""
     return _summed("calls")
 
 
 def denied() -> dict[str, int]:
-    """How often each operator was refused because the real backend lacks it (for these arguments)."""
+    """Tell how often each operator was refused because the real backend lacks it (for these arguments)."""
     return _summed("denied")
 
 
 def on_host() -> dict[str, int]:
-    """How often the CPU computed each operator that the device beneath lacks."""
+    """Tell how often the CPU computed each operator that the device which computes (`install(on=)`) lacks."""
     return _summed("on_host")
 
 
 def reset_counts() -> None:
+    """Set what `counts`, `denied` and `on_host` tell back to nothing."""
     _present().library.call("reset_counts")
 
 
 def set_memory_limit(size: int | str) -> None:
-    """Bytes (or `"2GiB"`) that each virtual device may hold from now on; 0 for no limit."""
+    """Limit the memory of each virtual device to `size`: a number of bytes, or a text such as `"2GiB"`; 0: no limit."""
     from torchdevice.virtual.installer import parse_size
 
     there = _present()
@@ -119,7 +126,7 @@ def set_memory_limit(size: int | str) -> None:
 
 
 def info() -> dict[str, Any]:
-    """Where the library is or would be built, with what, and what this process has installed."""
+    """Tell where the library is or would be built, with which compiler, and what this process has installed."""
     import shlex
 
     from torchdevice.virtual import build

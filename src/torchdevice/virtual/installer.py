@@ -63,14 +63,20 @@ CROSS_DEVICE = frozenset({"copy_", "_to_copy", "copy_sparse_to_sparse_", "_copy_
 
 @dataclass(frozen=True)
 class Installation:
-    """What this process has."""
+    """The virtual devices of this process.
+
+    - `device`, `count`, `support`: as they were asked for.
+    - `on`: the type of the device that computes.
+    - `library`: the loaded C++ library.
+    - `refused`: pairs of operator and dispatch functionality whose kernel only refuses.
+    """
 
     device: str
     count: int
     support: Support
-    on: str  # the type of the device that computes
+    on: str
     library: Library
-    refused: frozenset[tuple[str, str]] = frozenset()  # (operator, functionality) whose kernel only refuses
+    refused: frozenset[tuple[str, str]] = frozenset()
 
 
 _installation: Installation | None = None
