@@ -90,6 +90,7 @@ docs: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -W ignore -m tools.docs.fallback
 	PYTHONPATH=src $(BIN)/python -m tools.docs.masquerade > docs/masquerade.md
 	PYTHONPATH=src $(BIN)/python -m tools.docs.packages > docs/packages.md
+	PYTHONPATH=src $(BIN)/python -m tools.docs.reference > docs/reference.md
 	PYTHONPATH=src $(BIN)/python -m tools.docs.benchmarks
 	$(BIN)/python -m tools.realworld.report > /dev/null
 
