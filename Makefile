@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NEWEST ?= 2.15.0
 
-.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance upstream distributed catalog bench fuzz soak sanitize clean
+.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance upstream distributed catalog site bench fuzz soak sanitize clean
 
 # On Linux everything but torch comes with its version and digests, for the versions of Python that have a file in locks/
 # (`python -m tools.lock` writes them). Elsewhere pip chooses.
@@ -93,6 +93,11 @@ docs: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -m tools.docs.reference > docs/reference.md
 	PYTHONPATH=src $(BIN)/python -m tools.docs.benchmarks
 	$(BIN)/python -m tools.realworld.report > /dev/null
+
+# All pages as a site that needs no network, in build/site; whatever Sphinx warns about is an error.
+site: $(VENV)/.installed
+	$(PIP) -c constraints.txt --editable '.[site]'
+	$(BIN)/python -m tools.docs.site
 
 # Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
 conformance: $(VENV)/.installed

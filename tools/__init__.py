@@ -1,7 +1,7 @@
 """What builds, proves and measures TorchDevice, and is no part of it: none of this is in the wheel.
 
     catalog      calls every public name of torch; writes the catalogue's data and pages (`make catalog`)
-    docs         pages that are printed from tables of the code (`make docs`)
+    docs         pages that are printed from tables of the code (`make docs`), and the site (`make site`)
     conformance  torch's operator database on virtual devices (`make conformance`)
     upstream     PyTorch's own tests on virtual devices (`make upstream`)
     realworld    programs that we did not write, in every mode (`make realworld`)

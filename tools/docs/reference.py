@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from tools.docs import variables
+from tools.docs.links import slug
 from torchdevice import pytest_plugin
 from torchdevice.cli import COMMANDS
 from torchdevice.cli.parsing import Parser
@@ -116,12 +117,7 @@ def _lines() -> Iterator[str]:
 
 
 def _link(heading: str, text: str = "") -> str:
-    return f"[{text or heading}](#{anchor(heading)})"
-
-
-def anchor(heading: str) -> str:
-    """As GitHub makes it of a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    return f"[{text or heading}](#{slug(heading)})"
 
 
 def _module(module: str) -> Iterator[str]:
@@ -129,7 +125,7 @@ def _module(module: str) -> Iterator[str]:
     home = importlib.import_module(module)
     yield f"{inspect.getdoc(home)}\n"
     if module == "torchdevice.errors":
-        yield f"All of these are names of [torchdevice](#{anchor('torchdevice')}), too.\n"
+        yield "All of these are names of [torchdevice](#torchdevice), too.\n"
     for name in public_names(module):
         if module == "torchdevice" and issubclass_of_error(getattr(home, name)):
             continue
