@@ -1,8 +1,16 @@
-"""The wheel holds what users run: every module is reached from where users enter, and nothing else is there."""
+"""The wheel holds what users run: every module is reached from where users enter, and nothing else is there.
+
+The source distribution holds the tests, too, and makes the same wheel.
+"""
 
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +26,11 @@ from torchdevice.packages.table import MODULES as STAND_INS
 SOURCES = ROOT / "src"
 PACKAGE = SOURCES / "torchdevice"
 MADE = ("*.pyc", "*.so")  # by Python and by compilers, in a checkout that was used
+# What is in a checkout that was used and in no distribution.
+LEFT_BEHIND = shutil.ignore_patterns(
+    ".git", ".venv", ".matrix", "build", "dist", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis", *MADE
+)
+DISTRIBUTED = ("src", "tests", "tools", "docs", "examples", "benchmarks", "locks", ".ci", ".github")
 
 
 def module_of(path: Path) -> str:
@@ -102,3 +115,35 @@ def test_every_glob_matches_something() -> None:
 def test_packages_are_found_in_src_alone() -> None:
     assert PROJECT["tool"]["setuptools"]["packages"]["find"] == {"where": ["src"]}
     assert PROJECT["tool"]["setuptools"]["py-modules"] == ["TorchDevice"]
+
+
+def made(what: str, tree: Path) -> Path:
+    """A distribution, made by the backend that pyproject.toml names."""
+    code = f"import {PROJECT['build-system']['build-backend']} as backend; backend.build_{what}('dist')"
+    subprocess.run([sys.executable, "-c", code], cwd=tree, check=True, capture_output=True, timeout=600)
+    (path,) = (tree / "dist").glob("*.whl" if what == "wheel" else "*.tar.gz")
+    return path
+
+
+def content(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.long
+def test_the_source_distribution_is_whole_and_makes_the_same_wheel(tmp_path: Path) -> None:
+    tree = tmp_path / "checkout"
+    shutil.copytree(ROOT, tree, ignore=LEFT_BEHIND)
+    there = {path.relative_to(tree).as_posix() for name in DISTRIBUTED for path in (tree / name).rglob("*")}
+    files = {name for name in there if (tree / name).is_file()}
+    direct = content(made("wheel", tree))
+    shutil.rmtree(tree / "build")
+    with tarfile.open(made("sdist", tree)) as archive:
+        (top,) = {name.split("/")[0] for name in archive.getnames()}
+        listed = {name.partition("/")[2] for name in archive.getnames()}
+        archive.extractall(tmp_path, filter="data")
+    assert files - listed == set()
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "Makefile", "src/torchdevice/virtual/native/native.cpp"} <= listed
+    assert content(made("wheel", tmp_path / top)) == direct
+    assert "torchdevice/virtual/native/native.cpp" in direct
+    assert any(name.endswith("licenses/LICENSE") for name in direct)
