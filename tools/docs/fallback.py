@@ -77,7 +77,7 @@ early there: `.to`, `.cuda`, `Module.to`, `copy_`.
   Nested tensors of the strided layout cannot be there either; `layout=torch.jagged` can.
 
 ## The matrix
-`torchdevice.fallback.table()` has every aten operator, and so has the command `torchdevice ops [--target mps] [--search TEXT]
+`torchdevice.fallback.matrix()` has every aten operator, and so has the command `torchdevice ops [--target mps] [--search TEXT]
 [--route native|guarded|mlx|cpu] [--json]`; for a device that is not here it is read from torch's own list of kernels. For torch {version} on `mps` (as `support="real"` reads it), with `mlx,cpu`:
 
 | where | operators |
