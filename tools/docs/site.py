@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 CONFIGURATION = Path(__file__).with_name("sphinx")
 INDEX = "README.md"
-GUIDE, CATALOG = Path("docs/guide"), Path("docs/catalog")
+GUIDE, CATALOG, EXAMPLES = Path("docs/guide"), Path("docs/catalog"), Path("examples")
 
 # Section → pages, in the order of the navigation. Other pages below docs/ are in a section of their own.
 SECTIONS = {
@@ -36,6 +36,8 @@ SECTIONS = {
 }
 # Where a heading is too long for the navigation.
 TITLES = {
+    "examples/README.md": "Examples",
+    "docs/guide/README.md": "Overview",
     "docs/cli.md": "Command line",
     "docs/policy.md": "Policies",
     "docs/catalog/README.md": "Catalogue of torch",
@@ -55,14 +57,14 @@ TITLES = {
 def pages(root: Path = ROOT) -> list[str]:
     """Every page, relative to the repository."""
     top = [INDEX, *(page for pages in SECTIONS.values() for page in pages if "/" not in page)]
-    folders = [path.relative_to(root) for folder in ("docs", "examples") for path in (root / folder).rglob("*.md")]
+    folders = [path.relative_to(root) for folder in ("docs", EXAMPLES) for path in (root / folder).rglob("*.md")]
     return [*top, *sorted(path.as_posix() for path in folders)]
 
 
 def navigation(root: Path = ROOT) -> dict[str, list[str]]:
     """Section → its pages; each page is in one, but for the first page and those of the catalogue below its index."""
     there = [page for page in pages(root) if page != INDEX]
-    guide = [page for page in there if Path(page).parent == GUIDE]
+    guide = [page for page in there if Path(page).parent in (GUIDE, EXAMPLES)]
     listed = {title: [page for page in row if page in there] for title, row in SECTIONS.items()}
     known = {*guide, *catalog(root), *(page for row in listed.values() for page in row)}
     tree = {
