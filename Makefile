@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NEWEST ?= 2.15.0
 
-.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance upstream distributed catalog site bench fuzz soak sanitize clean
+.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance upstream distributed catalog site pictures bench fuzz soak sanitize clean
 
 # On Linux everything but torch comes with its version and digests, for the versions of Python that have a file in locks/
 # (`python -m tools.lock` writes them). Elsewhere pip chooses.
@@ -98,6 +98,10 @@ docs: $(VENV)/.installed
 site: $(VENV)/.installed
 	$(PIP) -c constraints.txt --editable '.[site]'
 	$(BIN)/python -m tools.docs.site
+
+# docs/images: a run in a terminal, and its report where Chromium is installed. The figures are those of this machine.
+pictures: $(VENV)/.installed
+	$(BIN)/python -m tools.docs.pictures
 
 # Every operator of torch's own op_db on every virtual device, against the CPU; writes docs/conformance.md (20 minutes).
 conformance: $(VENV)/.installed

@@ -8,6 +8,7 @@ extensions = ["myst_parser"]  # CommonMark: pages look as they do on GitHub
 root_doc = "README"
 myst_heading_anchors = 6  # as GitHub makes them
 myst_enable_extensions = ["html_image", "strikethrough", "tasklist"]
+suppress_warnings = ["misc.highlighting_failure"]  # code in a language without a lexer is shown plain, as on GitHub
 html_theme = "furo"  # dark and light, the reader's own fonts
 html_static_path = ["static"]
 html_css_files = ["site.css"]
