@@ -92,6 +92,7 @@ docs: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -m tools.docs.packages > docs/packages.md
 	PYTHONPATH=src $(BIN)/python -m tools.docs.reference > docs/reference.md
 	PYTHONPATH=src $(BIN)/python -m tools.docs.benchmarks
+	$(BIN)/python -m tools.specification.page
 	$(BIN)/python -m tools.realworld.report > /dev/null
 
 # All pages as a site that needs no network, in build/site; whatever Sphinx warns about is an error.

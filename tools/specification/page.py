@@ -1,0 +1,76 @@
+"""Writes docs/specification.md from the rows.
+
+python -m tools.specification.page
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.specification.row import VERDICTS, Row
+from tools.specification.table import DOCUMENTS, EVERY_ROW
+
+PAGE = Path(__file__).parents[2] / "docs" / "specification.md"
+HEAD = """# The user's documents, requirement by requirement
+
+Printed by `python -m tools.specification.page`; do not edit. The rows are in `tools/specification`.
+
+Five documents say what TorchDevice was asked to be. Here are their requirements in our words. A requirement that stands
+in several documents has one row, under the document that says most about it.
+
+| verdict | meaning |
+| --- | --- |
+| met | the tests or commands beside it show it |
+| partly | they show a part; the note says what is lacking |
+| missing | not there; the note says what is |
+| contradicted on purpose | our way differs; the note gives the reason, and the page beside it the details |
+| not checkable without a Mac | only Apple's hardware can show it, and none was at hand |
+
+Rows about MPS that are met were shown on a virtual `mps`, which refuses what torch's own lists say that a Mac refuses
+([virtual.md](virtual.md)). Functions below `tests/semantics/programs` are run by `tests/semantics/test_semantics.py`.
+"""
+HEADINGS = {
+    "behavior.md": "behavior.md: what TorchDevice does",
+    "gap_analysis_strategy.md": "gap_analysis_strategy.md: how coverage is kept honest",
+    "implementation_roadmap.md": "implementation_roadmap.md: what comes first, and how it is tracked",
+    "master_roadmap.md": "master_roadmap.md: phases and targets",
+    "performance_roadmap.md": "performance_roadmap.md: patching, fallback, MLX, speed",
+}
+
+
+def summary() -> Iterator[str]:
+    """How many rows have which verdict, by document."""
+    yield f"| document | rows | {' | '.join(VERDICTS)} |"
+    yield f"| --- | ---: |{' ---: |' * len(VERDICTS)}"
+    for name, rows in {**DOCUMENTS, "all": EVERY_ROW}.items():
+        counts = collections.Counter(row.verdict for row in rows)
+        yield f"| {name} | {len(rows)} | {' | '.join(str(counts[verdict]) for verdict in VERDICTS)} |"
+
+
+def table(rows: tuple[Row, ...]) -> Iterator[str]:
+    """The rows of one document."""
+    yield "| | section | requirement | verdict | shown by | note |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for row in rows:
+        shown = "<br>".join(map(_reference, row.shown_by)) or "–"
+        yield f"| {row.id} | {row.section} | {row.requirement} | {row.verdict} | {shown} | {row.note} |"
+
+
+def _reference(shown: str) -> str:
+    """A page of docs/ as a link, a test or a command as it is written."""
+    page = shown.removeprefix("docs/")
+    return f"`{shown}`" if page == shown else f"[{page}]({page})"
+
+
+def page() -> str:
+    """The text of docs/specification.md."""
+    parts = [HEAD, *summary()]
+    for name, rows in DOCUMENTS.items():
+        parts += [f"\n## {HEADINGS[name]}\n", *table(rows)]
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
