@@ -107,6 +107,9 @@ _HOMES = {
     "suspended": "session",
 }
 
+# Modules with names for users, which are imported when they are first used.
+_MODULES = ("fallback", "memory", "virtual")
+
 # IPython looks these up on the package for `%load_ext torchdevice`; they are no names for users.
 _EXTENSION = {"load_ipython_extension": "load", "unload_ipython_extension": "unload"}
 
@@ -114,6 +117,8 @@ _EXTENSION = {"load_ipython_extension": "load", "unload_ipython_extension": "unl
 def __getattr__(name: str) -> Any:
     if name in _EXTENSION:
         return getattr(importlib.import_module(f"{__name__}.notebook"), _EXTENSION[name])
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

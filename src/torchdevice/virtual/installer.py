@@ -123,13 +123,15 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     return _installation
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, asked: str = "") -> int:
     """`2GiB`, `512M`, `1e9`, `1073741824` → bytes. GB and GiB both mean 1024³, as everywhere in torch's messages."""
     match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.I)
     if match is None:
         raise ConfigError(
             explain_error(
-                f"{LIMIT_VARIABLE}={text!r}", "that is not a size", "write for example 2GiB, 512MiB or 1000000."
+                asked or f"{LIMIT_VARIABLE}={text!r}",
+                "that is not a size",
+                "write for example 2GiB, 512MiB or 1000000.",
             )
         )
     return int(float(match[1]) * 1024 ** _UNITS[match[2].lower()])

@@ -150,7 +150,8 @@ API int td_init(
     installed = true;
     config.count = count;
     config.denied_dtypes = dtypes;
-    for (int i = 0; i < count; i++) set_memory_limit(index(i), limit_of(limit));
+    config.limit = limit_of(limit);
+    for (int i = 0; i < count; i++) set_memory_limit(index(i), config.limit);
     config.capacity = capacity;
     install_guard();
     install_allocators();

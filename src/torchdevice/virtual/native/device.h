@@ -66,6 +66,7 @@ struct Config {
   int count = 1;
   uint64_t denied_dtypes = 0;  // one bit per ScalarType: no tensor of it can exist on the device
   size_t capacity = 0;         // what the device says it has in all
+  size_t limit = 0;            // bytes that each device may hold; 0: no limit
 
   DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend);

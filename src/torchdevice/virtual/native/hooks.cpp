@@ -152,7 +152,10 @@ struct VirtualMPSHooks final : at::MPSHooksInterface {
   }
   size_t getRecommendedMaxMemory() const override { return config.capacity; }
   virtual size_t getMaxBufferLength() const { return config.capacity; }
-  void setMemoryFraction(double) const override {}
+  // Of Metal's: 0 is no limit, and 1 is all that the device recommends.
+  void setMemoryFraction(double share) const override {
+    set_memory_limit(0, share > 0 && share < 1 ? static_cast<size_t>(config.capacity * share) : config.limit);
+  }
   void profilerStartTrace(const std::string&, bool) const override {}
   void profilerStopTrace() const override {}
   uint32_t acquireEvent(bool) const override {

@@ -1,0 +1,349 @@
+"""Memory of the target, the process and the machine: a summary, a signal of pressure, and a limit.
+
+    import torchdevice.memory as memory
+
+    print(memory.summary())
+    if memory.pressure() >= memory.Pressure.WARNING:
+        batch_size //= 2
+    with memory.limit("8GiB"):
+        train()
+
+The functions work with and without an active session. Without one the target is the accelerator of this machine, or its
+CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchdevice.answers.device import system
+from torchdevice.answers.real import Cpu, Real, target_of
+from torchdevice.environment import environment
+from torchdevice.errors import ConfigError, TorchDeviceWarning, explain_error
+from torchdevice.policy.hosts import this_host
+from torchdevice.translate.translator import translator
+from torchdevice.virtual.installer import parse_size
+
+__all__ = ["Pressure", "Reading", "Summary", "Watch", "limit", "on_pressure", "pressure", "summary"]
+
+# A device, a container or a machine with less than this share free is under pressure.
+WARNING_BELOW, CRITICAL_BELOW = 0.10, 0.05
+# Linux says in percent how much of the last ten seconds processes waited for memory: some of them, or all of them.
+STALLED_PERCENT = 10.0
+_STALLS = Path("/proc/pressure/memory")
+_CONTAINER = Path("/sys/fs/cgroup")
+# What the kernel of macOS says: the numbers are Apple's.
+_MAC_LEVEL = b"kern.memorystatus_vm_pressure_level"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class Pressure(enum.IntEnum):
+    """How short memory is. Levels can be compared: `pressure() >= Pressure.WARNING`."""
+
+    NORMAL = 0
+    WARNING = 1
+    CRITICAL = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+_MAC_LEVELS = {1: Pressure.NORMAL, 2: Pressure.WARNING, 4: Pressure.CRITICAL}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one source says: the target, the container, or the operating system.
+
+    source: where the figure comes from.
+    level: the pressure by this source alone.
+    detail: the figure.
+    """
+
+    source: str
+    level: Pressure
+    detail: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Memory in bytes, at one moment. `str` gives it as text.
+
+    target: the device type that computes.
+    allocated: what tensors on it hold.
+    reserved: what its allocator, or the process on a CPU, has taken from the system.
+    free: what is left of `total` on the target.
+    total: the target's memory.
+    resident: what the process holds in the machine's memory.
+    available: what the machine can still give.
+    machine: the machine's memory.
+    readings: the sources of `pressure`.
+    """
+
+    target: str
+    allocated: int
+    reserved: int
+    free: int
+    total: int
+    resident: int
+    available: int
+    machine: int
+    readings: tuple[Reading, ...]
+
+    @property
+    def pressure(self) -> Pressure:
+        """The highest level of all readings."""
+        return _highest(self.readings)
+
+    def __str__(self) -> str:
+        told = [f"{reading.source}: {reading.detail}" for reading in self.readings if reading.level]
+        return "\n".join(
+            [
+                f"target    {self.target}: {_size(self.allocated)} in tensors, {_size(self.reserved)} reserved, "
+                f"{_size(self.free)} of {_size(self.total)} free",
+                f"process   {_size(self.resident)} resident",
+                f"machine   {_size(self.available)} of {_size(self.machine)} available",
+                f"pressure  {self.pressure}{' (' + '; '.join(told) + ')' if told else ''}",
+            ]
+        )
+
+
+def summary() -> Summary:
+    """Memory of the target, the process and the machine, and what says that it is short."""
+    device = _target()
+    free, total = _free_and_total(device)
+    machine = system().virtual_memory()
+    index = device.current()
+    return Summary(
+        target=device.type,
+        allocated=device.allocated(index),
+        reserved=device.reserved(index),
+        free=free,
+        total=total,
+        resident=system().Process().memory_info().rss,
+        available=machine.available,
+        machine=machine.total,
+        readings=tuple(readings()),
+    )
+
+
+def pressure() -> Pressure:
+    """How short memory is: the highest level that the target, the container or the operating system reports.
+
+    The target and the container are short below 10 % free (warning) and 5 % (critical). Linux reports how long
+    processes wait for memory (`/proc/pressure/memory`); macOS reports a level of its own.
+    """
+    return _highest(readings())
+
+
+def _highest(found: Any) -> Pressure:
+    return max((reading.level for reading in found), default=Pressure.NORMAL)
+
+
+def readings() -> Iterator[Reading]:
+    """Each source that this machine has."""
+    device = _target()
+    yield _share_free(device.type, *_free_and_total(device))
+    yield from _container()
+    yield from _linux()
+    yield from _mac()
+
+
+def _share_free(source: str, free: int, total: int) -> Reading:
+    share = free / total if total else 1.0
+    level = (
+        Pressure.CRITICAL if share < CRITICAL_BELOW else Pressure.WARNING if share < WARNING_BELOW else Pressure.NORMAL
+    )
+    return Reading(source, level, f"{_size(free)} of {_size(total)} free")
+
+
+def _container() -> Iterator[Reading]:
+    """The limit of this process's container. What the kernel can drop at once (file caches) counts as free."""
+    most, used = (_number(_CONTAINER / name) for name in ("memory.max", "memory.current"))
+    if most is None or used is None:  # no container, or one without a limit ("max")
+        return
+    dropped = re.search(r"^inactive_file (\d+)$", (_CONTAINER / "memory.stat").read_text(), re.M)
+    yield _share_free("container", most - used + int(dropped[1] if dropped else 0), most)
+
+
+def _number(path: Path) -> int | None:
+    text = path.read_text().strip() if path.exists() else ""
+    return int(text) if text.isdigit() else None
+
+
+def _linux() -> Iterator[Reading]:
+    try:
+        text = _STALLS.read_text()
+    except OSError:  # not Linux, or a kernel that was built or started without this figure
+        return
+    shares = {kind: float(share) for kind, share in re.findall(r"^(some|full) avg10=([0-9.]+)", text, re.M)}
+    some, all_ = shares.get("some", 0.0), shares.get("full", 0.0)
+    level = (
+        Pressure.CRITICAL
+        if all_ >= STALLED_PERCENT
+        else Pressure.WARNING
+        if some >= STALLED_PERCENT
+        else Pressure.NORMAL
+    )
+    yield Reading("Linux", level, f"processes waited {some:.0f} % of the last 10 seconds for memory")
+
+
+def _mac() -> Iterator[Reading]:
+    if sys.platform != "darwin":
+        return
+    level = _mac_level(ctypes.CDLL(None))
+    if level is not None:
+        yield Reading("macOS", level, f"memory pressure is {level}")
+
+
+def _mac_level(libc: Any) -> Pressure | None:
+    number, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
+    if libc.sysctlbyname(_MAC_LEVEL, ctypes.byref(number), ctypes.byref(size), None, ctypes.c_size_t(0)):
+        return None
+    return _MAC_LEVELS.get(number.value)
+
+
+class Watch:
+    """Watches the pressure until `stop()`, or until the end of a `with` block. Made by `on_pressure`."""
+
+    def __init__(self, callback: Callable[[Pressure], object], seconds: float) -> None:
+        self._callback = callback
+        self._seconds = seconds
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="torchdevice-pressure", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No callback runs after this returns."""
+        self._ended.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        before = Pressure.NORMAL
+        while not self._ended.is_set():
+            now = pressure()
+            if now != before:
+                before = now
+                try:
+                    self._callback(now)
+                except Exception as error:  # the program must not lose its watch without a word
+                    warnings.warn(
+                        f"torchdevice: the callback {self._callback!r} raised {error!r}; the watch ended",
+                        TorchDeviceWarning,
+                        stacklevel=2,
+                    )
+                    return
+            self._ended.wait(self._seconds)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def on_pressure(callback: Callable[[Pressure], object], seconds: float = 1.0) -> Watch:
+    """Call `callback(level)` in a thread whenever the level of `pressure()` changes.
+
+    callback: gets the new level. It is called at once if memory is short already.
+    seconds: how often to look.
+    """
+    return Watch(callback, seconds)
+
+
+@contextmanager
+def limit(size: str | int) -> Iterator[None]:
+    """Inside the `with` block the target gives at most this much memory to this process; beyond, it is out of memory.
+
+    On an accelerator this is the limit of its allocator. On a CPU under Linux it is the operating system's limit for
+    the process: it counts what tensors hold and whatever else the process allocates inside the block. The previous
+    limit holds again afterwards.
+
+    size: bytes, or text such as "8GiB".
+    """
+    wanted = parse_size(size, f"memory.limit({size!r})") if isinstance(size, str) else int(size)
+    device = _target()
+    with _limited_process(device, wanted) if isinstance(device, Cpu) else _limited_device(device, wanted):
+        yield
+
+
+# The shares of MPS's memory that blocks of `limit` allow, the innermost last: torch.mps does not say what is in force.
+_mps_shares: list[float] = []
+
+
+@contextmanager
+def _limited_device(device: Real, wanted: int) -> Iterator[None]:
+    index = device.current()
+    before, share = _share(device, index), min(1.0, wanted / device.describe(index).total_memory)
+    device.set_fraction(share, index)
+    _mps_shares.append(share)
+    try:
+        yield
+    finally:
+        _mps_shares.pop()
+        device.set_fraction(before, index)
+
+
+def _share(device: Real, index: int) -> float:
+    """The limit in force. torch.mps begins with its variable, or with 1.7."""
+    if device.type == "mps":
+        return _mps_shares[-1] if _mps_shares else float(environment().get("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "1.7"))
+    ask = getattr(device.module, "get_per_process_memory_fraction", None)
+    return 1.0 if ask is None else float(ask(index))
+
+
+@contextmanager
+def _limited_process(device: Cpu, wanted: int) -> Iterator[None]:
+    if not sys.platform.startswith("linux"):
+        raise ConfigError(
+            explain_error(
+                "memory.limit(…) on a CPU",
+                f"{sys.platform} has no limit for the memory of a process that can be lifted again",
+                "use it on an accelerator, or on Linux",
+            )
+        )
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    held = int(re.search(r"^VmData:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)[1]) << 10  # type: ignore[index]
+    most = held + max(0, wanted - device.allocated(0))
+    if before[1] != resource.RLIM_INFINITY:
+        most = min(most, before[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _target() -> Real:
+    return target_of(translator.host if translator.active else this_host())
+
+
+def _free_and_total(device: Real) -> tuple[int, int]:
+    """By the device's own figures; a limit of this process makes it smaller."""
+    index = device.current()
+    free, total = device.free_and_total(index)
+    if isinstance(device, Cpu):
+        return free, total
+    allowed = min(total, int(device.describe(index).total_memory * _share(device, index)))
+    return max(0, min(free, allowed - device.reserved(index))), allowed
+
+
+def _size(count: float) -> str:
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"
