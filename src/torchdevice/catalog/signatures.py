@@ -113,6 +113,7 @@ def _signature(value: Any) -> inspect.Signature | None:
         return None
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a default value: another in every process
 _PYBIND = re.compile(r"^(?:\d+\. )?\w+\((?P<inside>.*)\) -> ", re.M)
 
 
@@ -133,7 +134,11 @@ def _documented(found: Found) -> list[list[Parameter]]:
 
 
 def signature_text(found: Found) -> str:
-    """The signature as one would write it; empty where nothing tells."""
+    """The signature as one would write it, the same in every process; empty where nothing tells."""
+    return _ADDRESS.sub("", _signature_text(found))
+
+
+def _signature_text(found: Found) -> str:
     if found.kind in (PROPERTY, SETTING):
         return ""
     signature = _signature(_function_of(found))
