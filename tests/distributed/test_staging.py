@@ -31,3 +31,19 @@ def test_what_crosses_is_in_the_report_with_its_bytes() -> None:
     assert (sent.calls, sent.bytes, tuple(sent.dtypes)) == (1, 2 * 32, ("int64",))
     assert "gloo" in reduced.reason
     assert Path(reduced.site.file).name == "test_staging.py"
+
+
+@on("mps")
+def test_what_code_is_told_and_gets_is_what_it_is_told_and_gets_on_cuda() -> None:
+    torchdevice.activate()
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=Path(folder, "store").as_uri(), rank=0, world_size=1)
+        assert dist.get_backend_config() == "cpu:gloo,cuda:gloo"
+        given = torch.arange(4.0, device="cuda")
+        work = dist.all_reduce(given, async_op=True)
+        assert work.result()[0].tolist() == [0, 1, 2, 3]
+        from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+        scaler = ShardedGradScaler(device="cuda", init_scale=4.0, process_group=dist.group.WORLD)
+        assert scaler.scale(given.sum()).item() == 24
+        dist.destroy_process_group()

@@ -26,6 +26,9 @@ COALESCING = "torch.distributed.distributed_c10d._coalescing_manager"
 # Refuses SyncBatchNorm layers in modules on the CPU, and does nothing else. Expiry: kernels of theirs for the CPU.
 DDP_REFUSES_BATCH_NORM = "torch.nn.parallel.DistributedDataParallel._passing_sync_batchnorm_handle"
 
+# Whether torch's scaler for shards knows a device type: a list without `mps`. Expiry: its asking the accelerator.
+SCALER_KNOWS = "torch.distributed.fsdp.sharded_grad_scaler._is_supported_device"
+
 
 def unboxed_group(boxed_group: Any) -> Any:
     """The process group in an operator's argument. Expiry: c10d's operators taking groups by name."""

@@ -37,6 +37,7 @@ class Following(dist.Work):
         self._finish = finish
         self._done = False
         self._future: Any = None
+        self._results: list[torch.Tensor] = []
         _waited_for.add(self)
 
     def wait(self, *timeout: Any) -> bool:
@@ -47,7 +48,7 @@ class Following(dist.Work):
             elif not self._done:
                 for work in self._before:
                     work.wait(*timeout)
-                self._finish()
+                self._results = self._finish()
         finally:
             self._done = True
             _waited_for.discard(self)
@@ -71,7 +72,13 @@ class Following(dist.Work):
     def _finished(self, done: Any) -> list[torch.Tensor]:
         for part in done.value():
             part.value()  # raises what gloo raised
-        return self._finish()
+        self._results = self._finish()
+        return self._results
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that were written; waits, as nothing is in them before."""
+        self.wait()
+        return self._results
 
 
 # What gloo moves and reduces in every version that we support.

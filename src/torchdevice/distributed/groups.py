@@ -23,6 +23,8 @@ from torchdevice.translate.engine import dress
 from torchdevice.translate.translator import Translator
 
 _getframe = sys._getframe
+# Types that gloo serves through the CPU, beside those that torch lists for it.
+STAGED = ("mps",)
 
 
 class Groups:
@@ -109,11 +111,13 @@ class Groups:
         return get_backend
 
     def answer_config(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`get_backend_config`: the configuration that was asked for."""
+        """`get_backend_config`: the configuration that was asked for, without the type that gloo serves by staging."""
 
         def get_backend_config(group: Any = None) -> Any:
             asked = self.asked_for(group)
-            return original(group) if asked is None else str(dist.BackendConfig(dist.Backend(asked)))
+            if asked is not None:
+                return str(dist.BackendConfig(dist.Backend(asked)))
+            return ",".join(part for part in original(group).split(",") if part.partition(":")[0] not in STAGED)
 
         return get_backend_config
 

@@ -208,6 +208,15 @@ def unneeded(original: Function, path: str, translator: Translator) -> Function:
     return dress(check, original, path)
 
 
+def known_device(original: Function, path: str, translator: Translator) -> Function:
+    """A list of device types in torch: the host's is on it."""
+
+    def is_known(tensor: Any) -> bool:
+        return bool(original(tensor)) or (translator.in_force and tensor.device.type == translator.host.type)
+
+    return dress(is_known, original, path)
+
+
 def naming_rank(original: Function, path: str, translator: Translator) -> Function:
     """`Work.wait`: an error of the transport says which process met it."""
 
@@ -255,7 +264,10 @@ WRITTEN: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
 )
 # Modules that torch does not load by itself: replaced when somebody does. Module, the name that it defines, and a row.
 FSDP = "torch.distributed.fsdp.fully_sharded_data_parallel"
-LATER = ((FSDP, "FullyShardedDataParallel", f"{FSDP}.FullyShardedDataParallel.__init__", sharded_init),)
+LATER = (
+    (FSDP, "FullyShardedDataParallel", f"{FSDP}.FullyShardedDataParallel.__init__", sharded_init),
+    (private.SCALER_KNOWS.rpartition(".")[0], "ShardedGradScaler", private.SCALER_KNOWS, known_device),
+)
 # What user code is told about the backend that it asked for; torch itself gets the truth.
 TOLD = Row("distributed", Kind.SIMULATED, "`nccl` where it was asked for", truth=True)
 
