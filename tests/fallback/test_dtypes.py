@@ -34,6 +34,7 @@ WAYS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "log_softmax": lambda x, wide: torch.log_softmax(x, 0, dtype=torch.float64),
     "special.softmax": lambda x, wide: torch.special.softmax(x, 0, dtype=torch.float64),
     "special.log_softmax": lambda x, wide: torch.special.log_softmax(x, 0, dtype=torch.float64),
+    "float_power_": lambda x, wide: wide.to("mps").float_power_(2),
     "module": lambda x, wide: nn.Linear(2, 2).to("mps").double().weight,
     "wide module": lambda x, wide: nn.Linear(2, 2).double().to("mps").weight,
 }

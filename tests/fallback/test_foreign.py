@@ -100,3 +100,13 @@ def test_quantized_tensors_stay_on_the_cpu() -> None:
     torchdevice.activate(policy="portable")
     assert quantized(X.to("cuda")) == wanted
     assert torch.quantize_per_tensor(X.to("cuda"), 0.1, 10, torch.quint8).device.type == "cpu"
+
+
+@on("mps:real")
+def test_nested_tensors_of_the_strided_layout_stay_on_the_cpu() -> None:
+    wanted = torch.nested.as_nested_tensor([X[0], X[0, :1]]).to_padded_tensor(0.0).tolist()
+    torchdevice.activate(policy="portable")
+    made = torch.nested.as_nested_tensor([X.to("cuda")[0], X.to("cuda")[0, :1]])
+    assert made.device.type == "cpu"
+    assert made.to_padded_tensor(0.0).tolist() == wanted
+    assert any(row.operator == "aten::_nested_tensor_from_tensor_list" for row in torchdevice.report().fallbacks)

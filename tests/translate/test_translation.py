@@ -422,3 +422,8 @@ def test_a_kernel_for_the_cpu_is_the_cpus_own(active: None) -> None:
 def test_nested_tensors_of_tensors_follow_the_device(active: None) -> None:
     made = torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)], device="cuda")
     assert [part.device.type for part in made.unbind()] == ["cpu", "cpu"]
+
+
+def test_the_class_of_torch_device_is_no_local_one() -> None:
+    """torch.compile saves guards on torch.device, and refuses objects whose class is local to a function."""
+    assert type(torch.device).__qualname__ == type(torch.device).__name__

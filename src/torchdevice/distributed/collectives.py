@@ -61,6 +61,10 @@ class Following(dist.Work):
     def _source_rank(self) -> int:
         return int(self._before[0]._source_rank())
 
+    def source_rank(self) -> int:
+        """Who sent what was received."""
+        return self._source_rank()
+
     def get_future(self) -> Any:
         """Done when the last step is."""
         if self._future is None:

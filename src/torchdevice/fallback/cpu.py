@@ -125,8 +125,8 @@ class Crossing:
     def leave(self, value: Any) -> Any:
         """A result as the caller expects it: on the target."""
         if isinstance(value, RealTensor):
-            if self.device is None or value.device.type == self.device.type or value.is_quantized:
-                return value  # a quantized tensor cannot be on a device whose kernels for it are the CPU's
+            if self.device is None or value.device.type == self.device.type or value.is_quantized or value.is_nested:
+                return value  # neither can be on a device whose kernels for it are the CPU's
             if value.layout is not torch.strided:
                 there = move_sparse(value, self.device)
                 self.moved += 0 if isinstance(there, CompressedTensor) else sparse_bytes(value)

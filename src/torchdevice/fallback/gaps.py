@@ -23,8 +23,13 @@ _BY_OUT_FORM = "CompositeExplicitAutogradNonFunctional"
 RECOMPOSED = {"mps": ("aten::linalg_svd", "aten::upsample_nearest3d.vec")}
 
 
-# Composites whose code asks a table of kernels by device type, in which the target is missing.
-_UNLISTED = {"mps": ("aten::kaiser_window", "aten::kaiser_window.periodic", "aten::kaiser_window.beta")}
+# Composites whose code asks for the device type, and knows no such target.
+_UNLISTED = {
+    "mps": (
+        *("aten::kaiser_window", "aten::kaiser_window.periodic", "aten::kaiser_window.beta"),
+        "aten::_nested_tensor_from_tensor_list",
+    )
+}
 
 
 # Not torch's "aten", and not for a target either: packed weights of the CPU's own libraries, and messages, which

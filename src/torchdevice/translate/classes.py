@@ -100,6 +100,8 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
     class DeviceType(StandInType):
         """Making a device costs torch little, so the known cases of `Translator.translate` are inlined here."""
 
+        __qualname__ = "DeviceType"  # torch.compile saves no object whose class is local to a function
+
         def __call__(cls, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
             if modes and mode_has_a_say():
                 return handle_torch_function(cls, (), *(() if asked is _ABSENT else (asked, *args)), **kwargs)

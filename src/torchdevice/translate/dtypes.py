@@ -120,6 +120,20 @@ def with_dtype(original: Function, path: str, translator: Translator) -> Functio
     return dress(call, original, path)
 
 
+def power_in_place(original: Function, path: str, translator: Translator) -> Function:
+    """`Tensor.float_power_`: torch wants the widest dtype, and here that is the one that the tensor was narrowed to."""
+
+    def float_power_(self: Any, exponent: Any) -> Any:
+        wide = {torch.float32: torch.float64, torch.complex64: torch.complex128}.get(self.dtype)
+        narrow = wide is not None and translator.in_force and self.device.type == translator.host.type
+        if not narrow or translator.situation.float64 != "downcast":
+            return original(self, exponent)
+        note(path, wide, self.dtype, translator)
+        return self.pow_(exponent)
+
+    return dress(float_power_, original, path)
+
+
 def waiting_copy(original: Function, path: str, translator: Translator) -> Function:
     """`Tensor.copy_`: an asynchronous copy to the target can hand out memory too early, so it waits."""
 

@@ -101,6 +101,7 @@ WRITTEN = (
     Point("torch.softmax", dtypes.with_dtype, when=NARROWING),
     Point("torch.log_softmax", dtypes.with_dtype, when=NARROWING),
     Point("torch.Tensor.copy_", dtypes.waiting_copy, when=NARROWING),
+    Point("torch.Tensor.float_power_", dtypes.power_in_place, when=NARROWING),
     Point("torch.special.softmax", dtypes.with_dtype, when=NARROWING),
     Point("torch.special.log_softmax", dtypes.with_dtype, when=NARROWING),
     Point(core.REBUILD_TENSOR, dtypes.rebuilt, when=NARROWING),
