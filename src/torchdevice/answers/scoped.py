@@ -27,6 +27,7 @@ from torchdevice.answers import (
     mps,
     outside,
     precision,
+    products,
     random,
 )
 from torchdevice.answers.audience import Audience
@@ -242,6 +243,7 @@ class Masquerades:
         later = lightning.REGISTRIES_LATER
         if selected.host.type == "cpu":
             yield precision.apply_to_norms()
+            yield products.apply_to_cpu()
             yield precision.apply()
         if selected.failures is not None:
             yield selected.failures.apply()

@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from torchdevice._torch import dispatcher
-from torchdevice._torch.core import RealTensor, tensor_to, torch_release
+from torchdevice._torch.core import RealTensor, torch_release
 from torchdevice._torch.dispatcher import LIBRARY_END
+from torchdevice.answers import products
 from torchdevice.fallback import cpu, sparse
 from torchdevice.fallback.gaps import RECOMPOSED, Gap, extension_gaps, gaps, is_extension
 from torchdevice.fallback.native import NativeKernels
@@ -43,13 +44,6 @@ GUARDED: dict[str, tuple[str, ...]] = {
         # torch computes these in float64, whatever they are given
         *("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar"),
     )
-}
-# Products with a dtype of their own for the result, which only CUDA has: the same of arguments in that dtype.
-WIDENED = {
-    "aten::mm.dtype": torch.ops.aten.mm.default,
-    "aten::bmm.dtype": torch.ops.aten.bmm.default,
-    "aten::addmm.dtype": torch.ops.aten.addmm.default,
-    "aten::baddbmm.dtype": torch.ops.aten.baddbmm.default,
 }
 # Refuse dtypes too, but are called at every step of every model, with dtypes that work: not worth a guard.
 EXEMPT = frozenset({"batch_norm", "linear", "max_pool2d", "max_pool3d", "native_batch_norm", "relu", "relu_", "silu"})
@@ -175,7 +169,7 @@ class Coverage:
         ):
             self.guard(name)
         self._recompose(RECOMPOSED.get(router.target, ()), dispatcher.backend_key(router.target))
-        self._widen(dispatcher.backend_key(router.target))
+        products.register(self._registrations, dispatcher.backend_key(router.target))
         if not compresses:
             self._compress(router)
         self.extensions.apply(router)
@@ -205,11 +199,6 @@ class Coverage:
                 operator = dispatcher.find_operator(name)
                 if operator is not None:
                     self._registrations.add(name, key, operator.decompose)
-
-    def _widen(self, backend: str) -> None:
-        for name, product in WIDENED.items():
-            if dispatcher.find_operator(name) is not None and not dispatcher.has_kernel(name, backend):
-                self._registrations.add(name, backend, _widening(product))
 
     def _compress(self, router: Router) -> None:
         """Compressed sparse tensors where torch makes none: constructed, converted, or copied from the CPU."""
@@ -244,14 +233,6 @@ class Coverage:
         self.covered.clear()
         self.guarded.clear()
         self.router = None
-
-
-def _widening(product: Any) -> Kernel:
-    def kernel(*args: Any, **factors: Any) -> Any:
-        *tensors, dtype = args
-        return product(*(tensor_to(each, dtype) for each in tensors), **factors)
-
-    return kernel
 
 
 def _kernel(plan: Plan, router: Router, reason: str) -> Kernel:
