@@ -5,26 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.torches import recorded_on_pinned_torch
 from tools.catalog import results
-from tools.catalog.gaps import DIVERGENCE, LIMIT, SIGNATURE, UNPATCHED, gaps
+from tools.catalog.gap_rows import DIVERGENCE, KNOWN, LIMIT, REFINE, SIGNATURE, UNPATCHED
+from tools.catalog.gaps import gaps
+from tools.catalog.reasons import OUT_OF_REACH
 from tools.catalog.results import Called, Run
+from torchdevice.answers.products import WIDENED
 from torchdevice.catalog.changes import changes
 from torchdevice.catalog.entries import Entry, namespace_of
-from torchdevice.catalog.status import (
-    COMPLETE,
-    GAP,
-    HOSTS,
-    IN_PROGRESS,
-    NOT_APPLICABLE,
-    NOT_STARTED,
-    Measured,
-    status_of,
-)
+from torchdevice.catalog.measured import HOSTS, Measured
+from torchdevice.catalog.status import COMPLETE, GAP, IN_PROGRESS, NOT_APPLICABLE, NOT_STARTED, status_of
 from torchdevice.catalog.store import add_note, load_notes, load_results, shipped_notes
+from torchdevice.catalog.treatment import FALLBACK, PASSTHROUGH
+from torchdevice.cli.catalog import gather
 from torchdevice.errors import ConfigError
 
 EVERYWHERE = dict.fromkeys(HOSTS, "passed")
@@ -41,7 +40,7 @@ NOWHERE = dict.fromkeys(HOSTS, "none")
         (Measured("call", False, {"cpu": "passed", "mps": "none", "cuda": "none"}), "simulated", COMPLETE),
         (Measured("call", False, EVERYWHERE), "unsupported", GAP),
         (Measured("call", False, {}), "passthrough", IN_PROGRESS),
-        (Measured("call", False, {}, absent=True), "passthrough", NOT_APPLICABLE),
+        (Measured("call", False, {}, reason="abstract"), "passthrough", NOT_APPLICABLE),
     ],
 )
 def test_status_is_computed(measured: Measured | None, treatment: str, status: str) -> None:
@@ -49,19 +48,53 @@ def test_status_is_computed(measured: Measured | None, treatment: str, status: s
 
 
 @pytest.mark.parametrize(
-    ("why", "absent"),
+    ("name", "why", "reason"),
     [
-        ("RuntimeError: reinforce() was removed.", True),
-        ("TypeError: Can't instantiate abstract class Joinable with abstract methods join_hook", True),
-        ("NotImplementedError: ", True),
-        ("TypeError: f() missing 1 required positional argument: 'was removed'", False),
-        ("AttributeError: 'NestedIOFunction' object has no attribute '_nested_output'", False),
-        ("", False),
+        ("torch.a", "RuntimeError: reinforce() was removed.", "removed from torch"),
+        ("torch.a", "TypeError: Can't instantiate abstract class Joinable", "abstract: no object of it can be made"),
+        ("torch.a", "NotImplementedError: ", "abstract: a subclass defines it"),
+        (
+            "torch.a",
+            "NotImplementedError: Could not run 'aten::a' with",
+            "torch has no kernel for it on the CPU: a GPU's alone",
+        ),
+        ("torch.a", "TypeError: f() missing 1 required positional argument: 'was removed'", ""),
+        ("torch.a", "AttributeError: 'NestedIOFunction' object has no attribute '_nested_output'", ""),
+        ("torch.a", "", ""),
+        ("torch.miopen_rnn", "TypeError: missing", "MIOpen, AMD's library: in torch's build for ROCm alone"),
     ],
 )
-def test_what_torch_refuses_is_told_by_the_exception(why: str, absent: bool) -> None:
-    assert Called("call", "x", False, NOWHERE, {"cpu": why}).absent is absent
-    assert not Called("call", "x", False, {**NOWHERE, "cuda": "passed"}, {"cpu": why}).absent
+def test_why_nothing_can_be_run_is_told_by_the_name_or_the_exception(name: str, why: str, reason: str) -> None:
+    assert Called("call", "x", False, NOWHERE, {"cpu": why}).reason(name) == reason
+    assert not Called("call", "x", False, {**NOWHERE, "cuda": "passed"}, {"cpu": why}).reason(name)
+    assert not Called("call", "x", True, NOWHERE, {"cpu": why}).reason(name)
+
+
+def test_every_rule_of_names_is_about_names_that_exist(entries: list[Entry]) -> None:
+    names = [entry.name for entry in entries]
+    assert [rule for rule in OUT_OF_REACH if not any(re.fullmatch(rule, name) for name in names)] == []
+
+
+@recorded_on_pinned_torch
+def test_every_name_was_called_or_has_a_reason(entries: list[Entry]) -> None:
+    assert [entry.name for entry in entries if entry.status == IN_PROGRESS] == []
+    assert [entry.name for entry in entries if entry.status == NOT_APPLICABLE and not entry.reason] == []
+
+
+@recorded_on_pinned_torch
+@pytest.mark.parametrize(
+    ("name", "native"),
+    [
+        ("torch.add", ("cpu", "cuda", "mps")),
+        ("torch.mm", ("cpu", "cuda", "mps")),
+        ("torch.linalg.eigh", ("cpu", "cuda")),
+        ("torch.mode", ("cpu", "cuda")),
+    ],
+)
+def test_which_device_runs_it_is_measured(entries: list[Entry], name: str, native: tuple[str, ...]) -> None:
+    entry = next(entry for entry in entries if entry.name == name)
+    assert entry.native == native
+    assert (entry.treatment == FALLBACK) is ("mps" not in native)
 
 
 def test_results_come_back_as_they_were(tmp_path: Path) -> None:
@@ -69,6 +102,7 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
         "torch.a": Called("OpInfo", "torch.a", True, EVERYWHERE),
         "torch.b": Called("call", "torch.b(a | b)", True, {**EVERYWHERE, "mps": "raised"}, {"mps": "no | way"}),
         "torch.c.d": Called("call", "torch.c.d()", False, NOWHERE, {"cpu": "RuntimeError: it was removed."}),
+        "torch.e": Called("OpInfo", "torch.e", True, EVERYWHERE, {}, ("aten::e", "aten::f.out")),
     }
     run = Run("2.13", called, frozenset({"torch.abs"}))
     everything, shipped = tmp_path / "everything.json", tmp_path / "shipped.json"
@@ -79,7 +113,8 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     assert load_results(shipped).measured == {
         "torch.a": Measured("OpInfo", True, EVERYWHERE),
         "torch.b": Measured("call", True, {**EVERYWHERE, "mps": "raised"}, {"mps": "no | way"}),
-        "torch.c.d": Measured("call", False, NOWHERE, absent=True),
+        "torch.c.d": Measured("call", False, NOWHERE, reason="removed from torch"),
+        "torch.e": Measured("OpInfo", True, EVERYWHERE, elsewhere=("aten::e", "aten::f.out")),
     }
     assert load_results(shipped).mlx == {"torch.abs": ("mx.abs(x)", "exact")}
 
@@ -135,12 +170,45 @@ def test_gaps_have_a_class_each(plain: Entry) -> None:
         dataclasses.replace(plain, outcomes={**EVERYWHERE, "mps": "differs"}, why={"mps": "1 instead of 2"}),
         dataclasses.replace(plain, outcomes={**EVERYWHERE, "cpu": "raised"}, note="torch's own limit"),
         dataclasses.replace(plain, treatment="unsupported", how="raises"),
+        dataclasses.replace(plain, name="torch.cudnn_convolution"),
     ]
     found = list(gaps(rows, {}))
-    assert [gap.kind for gap in found] == [SIGNATURE, UNPATCHED, DIVERGENCE, DIVERGENCE, LIMIT]
+    assert [gap.kind for gap in found] == [SIGNATURE, UNPATCHED, DIVERGENCE, DIVERGENCE, LIMIT, REFINE]
     assert [gap.severity for gap in found if gap.kind == DIVERGENCE] == ["medium", "high"]
-    assert [gap.status for gap in found if gap.kind == DIVERGENCE] == ["open", "accepted"]
-    assert "1 instead of 2" in found[2].differs
+    assert "1 instead of 2" in found[2].description
+    assert "torch's own limit" in found[3].description
+    assert found[4].instead == "raises"
+
+
+@recorded_on_pinned_torch
+def test_every_gap_has_a_row_and_an_action_of_its_own(entries: list[Entry], called: dict[str, Called]) -> None:
+    found = list(gaps(entries, called))
+    assert [gap.name for gap in found if gap.name not in KNOWN] == []
+    assert [name for name in KNOWN if name not in {gap.name for gap in found}] == []
+    actions = Counter(gap.action for gap in found)
+    assert [action for action, count in actions.items() if count > 1] == []
+    assert all(gap.module and gap.instead and gap.description and gap.severity and gap.status for gap in found)
+
+
+@recorded_on_pinned_torch
+def test_forms_that_cuda_alone_has_are_in_the_log(entries: list[Entry]) -> None:
+    tables = gather()
+    alone = {
+        entry.name
+        for entry in entries
+        if entry.treatment in (PASSTHROUGH, FALLBACK) and not entry.name.startswith("torch.miopen_")
+        for form in tables.overloads(entry.name)
+        if "cuda" in tables.kernels[form] and "cpu" not in tables.kernels[form] and f"aten::{form}" not in WIDENED
+    }
+    assert "torch.cudnn_convolution" in alone
+    assert alone - set(KNOWN) == set()
+
+
+def test_signatures_are_the_same_in_every_process(entries: list[Entry]) -> None:
+    """An address in a default value would be a change between a torch and itself."""
+    assert [entry.name for entry in entries if re.search(r"0x[0-9a-f]{6}", entry.signature)] == []
+    assert any("Options object>" in entry.signature for entry in entries)
+    assert changes([entry.to_json() for entry in entries], [entry.to_json() for entry in entries]).changed == {}
 
 
 def test_differences_between_two_catalogues(plain: Entry) -> None:

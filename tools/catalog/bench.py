@@ -7,21 +7,69 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib
 import math
 import os
 import re
+import sqlite3
 import tempfile
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
+from tools.catalog.bench_groups import Groups
+
 VALUES = 48  # of a tensor that are kept; the sum stands for the rest
 DEPTH = 5
 
 
-class Bench:
+# The tables that torch.autograd.profiler.parse_nvprof_trace reads.
+NVPROF = """
+CREATE TABLE StringTable (_id_ INTEGER, value TEXT);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MARKER (id INTEGER, name INTEGER, timestamp INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME
+    (_id_ INTEGER, cbid INTEGER, start INTEGER, end INTEGER, correlationId INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (correlationId INTEGER, start INTEGER, end INTEGER, name TEXT);
+INSERT INTO StringTable VALUES (1, 'sin');
+INSERT INTO CUPTI_ACTIVITY_KIND_MARKER VALUES (1, 1, 10), (1, 0, 50);
+INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 211, 20, 30, 7);
+INSERT INTO CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL VALUES (7, 25, 40, 'kernel');
+"""
+
+
+class Doubling(torch.autograd.Function):
+    """An autograd function of one's own."""
+
+    @staticmethod
+    def forward(ctx: Any, given: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(given)
+        return given * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * 2
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor) -> torch.Tensor:
+        return tangent * 2
+
+
+def doubling(given: torch.Tensor) -> torch.Tensor:
+    """A function with annotations."""
+    return given * 2
+
+
+class Doubler:
+    """An interface, for TorchScript."""
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class Bench(Groups):
     """The names that expressions see, for one device."""
 
     def __init__(self, device: str) -> None:
@@ -120,24 +168,99 @@ class Bench:
         result.sum().backward()
         return result
 
-    def profiled(self) -> Any:
+    def learned(self) -> list[Any]:
+        """Parameters with gradients."""
+        layer = self.net()
+        layer(self.T(4, 3)).sum().backward()
+        return list(layer.parameters())
+
+    def profiled(self, **options: Any) -> Any:
         """A profile of a small computation."""
-        with torch.autograd.profiler.profile() as profile:
+        with torch.autograd.profiler.profile(**options) as profile:
             self.net()(self.T(2, 3))
         return profile
 
-    def group(self) -> Any:
-        """The process group of this one process."""
-        from torch import distributed as dist
+    def module(self, name: str) -> Any:
+        """A module, also where a function of the same name hides it."""
+        return importlib.import_module(name)
 
-        if not dist.is_initialized():
-            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        return dist.group.WORLD
+    def record(self, **fields: Any) -> Any:
+        """An object with these attributes."""
+        return types.SimpleNamespace(**fields)
 
-    def mesh(self) -> Any:
-        """A mesh of this one process."""
-        self.group()
-        return torch.distributed.init_device_mesh(self.device, (1,), mesh_dim_names=("all",))
+    def doubled(self) -> torch.Tensor:
+        """What an autograd function of one's own gives."""
+        return Doubling.apply(self.T(3, grad=True))
+
+    def symbol(self, value: float) -> Any:
+        """A symbolic number with a value that is known."""
+        from torch.fx.experimental.sym_node import SymNode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        kind = type(value)
+        made = importlib.import_module("sympy").sympify(value)
+        return (torch.SymInt if kind is int else torch.SymFloat)(SymNode(made, ShapeEnv(), kind, value))
+
+    def quantized(self, *shape: int) -> torch.Tensor:
+        """An affine quantized tensor, on the CPU: no other device has them all."""
+        return torch.quantize_per_tensor(self.H(*shape), 0.1, 0, torch.quint8)
+
+    def captured(self, kind: Any, capture: Any) -> Any:
+        """A graph of the accelerator that has captured a sine, and where its result is."""
+        given, graph = self.T(3), kind()
+        with capture(graph):
+            result = given.sin()
+        return graph, result
+
+    def nvprof(self) -> str:
+        """A database as nvprof writes it: one marker, one launch, one kernel."""
+        path = self.file()
+        with sqlite3.connect(path) as base:
+            base.executescript(NVPROF)
+        return path
+
+    def pruning(self) -> Any:
+        """A pruning of the parameter `weight` that keeps everything."""
+        method = torch.nn.utils.prune.Identity()
+        method._tensor_name = "weight"
+        return method
+
+    def halves(self) -> torch.Tensor:
+        """A matrix with two zeros in every four."""
+        pattern = torch.tensor([0.0, 0.0, 1.0, 1.0], dtype=torch.float16, device=self.device)
+        return pattern.tile((128, 32))
+
+    def sine(self) -> Any:
+        """A function, traced."""
+        return torch.fx.symbolic_trace(lambda x: x.sin())
+
+    def finished(self) -> Any:
+        """A module that interprets a traced function."""
+        made = importlib.import_module("torch.export.unflatten").InterpreterModule(self.sine().graph)
+        made.finalize()
+        return made
+
+    def hub(self) -> str:
+        """The name of a repository that torch.hub has in its folder already."""
+        torch.hub.set_dir(self.folder)
+        folder = os.path.join(self.folder, "owner_repository_main")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "hubconf.py"), "w") as stream:
+            stream.write("def doubling():\n    'Doubles.'\n    return 2\n")
+        return "owner/repository:main"
+
+    def source(self) -> str:
+        """A file of C++ that needs no header."""
+        path = self.file() + ".cpp"
+        with open(path, "w") as stream:
+            stream.write('extern "C" int f() { return 1; }')
+        return path
+
+    def script(self) -> str:
+        """A file with a scripted module."""
+        path = self.file()
+        torch.jit.script(self.net()).save(path)
+        return path
 
     def run(self, *steps: Any) -> Any:
         """The last of several steps."""
@@ -183,12 +306,20 @@ def _key(key: Any) -> str:
 
 
 def _tensor(value: torch.Tensor) -> Any:
+    whole = {"DTensor": "full_tensor", "ShardedTensor": "local_tensor"}.get(type(value).__name__)
+    if whole:
+        return _tensor(getattr(value, whole)())
+    if nn.parameter.is_lazy(value):
+        return {"tensor": "uninitialized", "dtype": "", "values": []}
+    if value.is_nested:  # one of the strided layout has no shape
+        return {"tensor": "nested", "parts": [_tensor(part) for part in value.detach().unbind()][:8]}
+    if type(value).__name__ == "MaskedTensor":
+        parts = (value.get_data(), value.get_mask())
+        return {"tensor": "masked", "parts": [_tensor(part) for part in parts]}
     kind = {"tensor": list(value.shape), "dtype": str(value.dtype).removeprefix("torch."), "on": value.device.type}
     if value.device.type == "meta" or type(value).__name__ in ("FakeTensor", "BatchedTensor"):
         return kind
     plain = value.detach()
-    if plain.is_nested or plain.layout is torch.jagged:
-        return {"tensor": "nested", "parts": [_tensor(part) for part in plain.unbind()][:8]}
     if plain.is_quantized:
         plain = plain.dequantize()
     if plain.layout is not torch.strided:

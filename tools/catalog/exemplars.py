@@ -21,7 +21,50 @@ OBJECTS: dict[str, str] = {
     "torch.Event": "torch.Event(D, enable_timing=True)",
     "torch.UntypedStorage": "T(4).untyped_storage()",
     "torch.TypedStorage": "torch.FloatStorage([1.0, 2.0])",
-    "torch.SymInt": "torch.SymInt(3)",
+    "torch.SymInt": "symbol(3)",
+    "torch.SymFloat": "symbol(2.5)",
+    "torch.layout": "torch.strided",
+    "torch.memory_format": "torch.contiguous_format",
+    "torch.qscheme": "torch.per_tensor_affine",
+    "torch.autograd.function.BackwardCFunction": "doubled().grad_fn",
+    "torch.autograd.profiler_util.FormattedTimesMixin": "profiled().key_averages()[0]",
+    "torch.utils.benchmark.FuzzedParameter": "torch.utils.benchmark.FuzzedParameter('n', 1, 3, 'uniform')",
+    "torch.utils.cpp_extension.BuildExtension": "torch.utils.cpp_extension.BuildExtension(__import__('setuptools').Distribution())",
+    "torch.utils.throughput_benchmark.ExecutionStats": (
+        "(lambda b: run(b.add_input(T(2, 3)), b.benchmark(1, 1, 1)))(torch.utils.ThroughputBenchmark(net()))"
+    ),
+    "torch.serialization.StorageType": "torch.serialization.StorageType('FloatStorage')",
+    "torch.multiprocessing.spawn.ProcessContext": (
+        "(lambda c: run(c.join(), c))(module('torch.multiprocessing.spawn').spawn(print, join=False))"
+    ),
+    "torch.multiprocessing.spawn.SpawnContext": (
+        "(lambda c: run(c.join(), c))(module('torch.multiprocessing.spawn').SpawnContext([], []))"
+    ),
+    "torch.nn.attention.bias.CausalBias": (
+        "torch.nn.attention.bias.CausalBias(torch.nn.attention.bias.CausalVariant.UPPER_LEFT, 3, 3)"
+    ),
+    "torch.nn.modules.lazy.LazyModuleMixin": "torch.nn.LazyLinear(2, device=D)",
+    "torch.export.unflatten.InterpreterModuleDispatcher": (
+        "module('torch.export.unflatten').InterpreterModuleDispatcher(set(), [finished()])"
+    ),
+    "torch.distributed.optim.ZeroRedundancyOptimizer": "zero()",
+    "torch.distributed.optim.PostLocalSGDOptimizer": (
+        "torch.distributed.optim.PostLocalSGDOptimizer(opt(), "
+        "torch.distributed.algorithms.model_averaging.averagers.PeriodicModelAverager(1, process_group=group()))"
+    ),
+    "torch.distributed.algorithms.model_averaging.hierarchical_model_averager.HierarchicalModelAverager": (
+        "torch.distributed.algorithms.model_averaging.hierarchical_model_averager.HierarchicalModelAverager("
+        "__import__('collections').OrderedDict([(1, 1)]), process_group=group())"
+    ),
+    "torch.distributed.checkpoint.staging.DefaultStager": (
+        "torch.distributed.checkpoint.staging.DefaultStager("
+        "torch.distributed.checkpoint.staging.StagingOptions(False, False, False, False))"
+    ),
+    "torch.distributed.pipelining.Pipe": "piped()",
+    "torch.distributed.pipelining.PipelineStage": "stage()",
+    "torch.distributed.pipelining.schedules.PipelineScheduleMulti": (
+        "torch.distributed.pipelining.ScheduleLoopedBFS([stage()], 1)"
+    ),
     "torch.cuda.CUDAGraph": "torch.cuda.CUDAGraph()",
     "torch.cuda.graph": "torch.cuda.graph(torch.cuda.CUDAGraph())",
     "torch.cuda.MemPool": "torch.cuda.MemPool()",
@@ -106,8 +149,6 @@ OBJECTS: dict[str, str] = {
     **{
         f"{_DIST}{name}": f"{_DIST}{name}({arguments})"
         for name, arguments in {
-            "Distribution": "torch.Size([3])",
-            "ExponentialFamily": "torch.Size([3])",
             "Bernoulli": "T(3)",
             "Beta": f"{_SQUARE}, {_SQUARE}",
             "Binomial": "4, T(3)",
@@ -159,6 +200,10 @@ OBJECTS: dict[str, str] = {
             "StackTransform": f"[{_DIST}ExpTransform(), {_DIST}ExpTransform(), {_DIST}ExpTransform()], 0",
         }.items()
     },
+    # Of a base class, an object of a subclass: what the base leaves open is defined there.
+    f"{_DIST}Distribution": f"{_DIST}Normal(T(3), {_SQUARE})",
+    f"{_DIST}ExponentialFamily": f"{_DIST}Gamma({_SQUARE}, {_SQUARE})",
+    f"{_DIST}Transform": f"{_DIST}ExpTransform()",
     f"{_DIST}relaxed_bernoulli.LogitRelaxedBernoulli": f"{_DIST}relaxed_bernoulli.LogitRelaxedBernoulli(T(1) + 1, T(3))",
     f"{_DIST}relaxed_categorical.ExpRelaxedCategorical": (
         f"{_DIST}relaxed_categorical.ExpRelaxedCategorical(T(1) + 1, T(3))"
@@ -185,7 +230,16 @@ OBJECTS: dict[str, str] = {
     "torch.nn.utils.spectral_norm.SpectralNorm": "__import__('sys').modules['torch.nn.utils.spectral_norm'].SpectralNorm()",
     "torch.nn.utils.weight_norm.WeightNorm": "__import__('sys').modules['torch.nn.utils.weight_norm'].WeightNorm('weight', 0)",
     "torch.utils.hooks.RemovableHandle": "torch.utils.hooks.RemovableHandle(__import__('collections').OrderedDict())",
-    "torch.nn.utils.prune.PruningContainer": "torch.nn.utils.prune.PruningContainer(torch.nn.utils.prune.Identity())",
+    "torch.nn.utils.prune.PruningContainer": "torch.nn.utils.prune.PruningContainer(pruning())",
+    **{
+        f"{_DIST}constraints.{name}": f"{_DIST}constraints.{name}({given})"
+        for name, given in {
+            "cat": f"[{_DIST}constraints.real, {_DIST}constraints.positive]",
+            "stack": f"[{_DIST}constraints.real, {_DIST}constraints.positive]",
+            "independent": f"{_DIST}constraints.real, 1",
+            "MixtureSameFamilyConstraint": f"{_DIST}constraints.real",
+        }.items()
+    },
 }
 
 # Objects of the same class that are unlike the first: layouts, dtypes, gradients.

@@ -1,27 +1,33 @@
-"""The gap log: every name that does not do what it does in plain torch, in classes, with what to do about it."""
+"""The gap log: every name that does not do what it does in plain torch, in classes, with what to do about it.
+
+A gap is found from the measurements, the tables and the rows of `gap_rows`, which has what is known of each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tools.catalog.gap_rows import (
+    CLASSES,
+    DIVERGENCE,
+    HIGH,
+    KNOWN,
+    LIMIT,
+    LOW,
+    MEDIUM,
+    OPEN,
+    SIGNATURE,
+    UNPATCHED,
+    Known,
+)
 from tools.catalog.proof import needs_proof, proven
 from tools.catalog.results import Called
 from torchdevice.catalog.entries import Entry
-from torchdevice.catalog.status import DIFFERS, HOSTS, RAISED
+from torchdevice.catalog.measured import DIFFERS, HOSTS, RAISED
 from torchdevice.catalog.treatment import UNSUPPORTED
 
-SIGNATURE = "signature mismatch"
-UNPATCHED = "unpatched API that takes a device"
-DIVERGENCE = "behavioural divergence"
-LIMIT = "limitation of the target itself"
-CLASSES = (SIGNATURE, UNPATCHED, DIVERGENCE, LIMIT)
-ACTIONS = {
-    SIGNATURE: "give the replacement torch's signature",
-    UNPATCHED: "call it with device='cuda' in the verification run, or give it a row in translate.points",
-    DIVERGENCE: "fix, or say in a note why it stays",
-    LIMIT: "none: raises an error that says so",
-}
+_UNDECIDED = "decide whether it is to be fixed, and write a row in `tools/catalog/gap_rows.py`"
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,9 @@ class Gap:
 
     name: str
     kind: str
-    differs: str
+    module: str
+    instead: str
+    description: str
     severity: str
     action: str
     status: str
@@ -44,20 +52,37 @@ def gaps(entries: Iterable[Entry], called: Mapping[str, Called]) -> Iterator[Gap
 
 
 def _of(entry: Entry, called: Called | None) -> Iterator[Gap]:
-    status = "accepted" if entry.note else "open"
+    parameters = ", ".join(entry.device_parameters)
     if entry.same_signature is False:
-        yield Gap(entry.name, SIGNATURE, "the signature is not torch's", "medium", ACTIONS[SIGNATURE], status)
+        yield _row(entry, SIGNATURE, "calls torch's function", "the signature is not torch's", MEDIUM)
     if needs_proof(entry) and not proven(entry, called):
-        parameters = ", ".join(entry.device_parameters)
-        yield Gap(
-            entry.name, UNPATCHED, f"no call that gave `{parameters}` has succeeded", "low", ACTIONS[UNPATCHED], status
-        )
-    if entry.treatment == UNSUPPORTED:
-        yield Gap(entry.name, LIMIT, entry.how, "low", ACTIONS[LIMIT], "by design")
-        return
+        yield _row(entry, UNPATCHED, "leaves the call alone", f"no call that gave `{parameters}` has succeeded", LOW)
     failed = [host for host in HOSTS if entry.outcomes.get(host) in (DIFFERS, RAISED)]
-    if failed:
-        words = "; ".join(f"{host}: {entry.why.get(host, entry.outcomes[host])}" for host in failed)
-        severity = "high" if "cpu" in failed else "medium"
-        action = f"{ACTIONS[DIVERGENCE]}: {entry.note}" if entry.note else ACTIONS[DIVERGENCE]
-        yield Gap(entry.name, DIVERGENCE, words, severity, action, status)
+    words = "; ".join(f"{host}: {entry.why.get(host, entry.outcomes[host])}" for host in failed)
+    severity = HIGH if "cpu" in failed else MEDIUM
+    if entry.treatment == UNSUPPORTED:
+        yield _row(entry, LIMIT, entry.how, entry.how, LOW)
+    elif failed:
+        yield _row(entry, DIVERGENCE, entry.how or "leaves the call alone", _joined(entry.note, words), severity)
+    elif entry.name in KNOWN:
+        yield _row(entry, KNOWN[entry.name].kind, "", "", LOW)
+
+
+def _row(entry: Entry, kind: str, instead: str, description: str, severity: str) -> Gap:
+    found = Known(kind, instead, _UNDECIDED, severity, OPEN)
+    known = KNOWN.get(entry.name, found) if kind not in (SIGNATURE, UNPATCHED) else found
+    words = known.description or description
+    if (
+        known.description
+        and description not in (known.description, known.instead)
+        and entry.outcomes
+        and kind == DIVERGENCE
+    ):
+        words = _joined(known.description, description)
+    return Gap(
+        entry.name, known.kind, entry.namespace, known.instead, words, known.severity, known.action, known.status
+    )
+
+
+def _joined(*texts: str) -> str:
+    return ". ".join(dict.fromkeys(text for text in texts if text))

@@ -9,16 +9,29 @@ from pathlib import Path
 from tools.catalog.gaps import Gap
 from torchdevice.catalog.entries import Entry
 from torchdevice.catalog.markdown import MADE, namespace_page, table_row
-from torchdevice.catalog.status import COMPLETE, GAP, HOSTS, IN_PROGRESS, NOT_APPLICABLE, NOT_STARTED, PASSED, STATUSES
+from torchdevice.catalog.measured import HOSTS, PASSED
+from torchdevice.catalog.status import COMPLETE, GAP, IN_PROGRESS, NOT_APPLICABLE, NOT_STARTED, STATUSES
 from torchdevice.catalog.surface import LEFT_OUT
 
 _MEANING = {
     COMPLETE: "was called wherever plain torch, or TorchDevice alone, can call it: the same values, or an answer",
     GAP: "differs, fails, or raises because the target cannot: each one is in [the gap log](../gaps.md)",
     IN_PROGRESS: "is there and left as torch has it; the verification run has no call for it yet",
-    NOT_APPLICABLE: "nothing to run: abstract, removed from torch, or for hardware that torch itself misses here",
+    NOT_APPLICABLE: "nothing to run here: abstract, removed from torch, for hardware or libraries that are missing; "
+    "each one has its reason",
     NOT_STARTED: "new in this torch: not seen by any verification run",
 }
+
+
+GAP_COLUMNS = (
+    "module",
+    "function",
+    "what TorchDevice does instead",
+    "description",
+    "severity",
+    "proposed action",
+    "status",
+)
 
 
 def page_name(namespace: str) -> str:
@@ -111,11 +124,12 @@ def gap_log(rows: Iterable[Gap], torch_version: str) -> str:
     lines += [f"- {count} × {kind}" for kind, count in counts.items()]
     for kind in counts:
         lines += [f"\n## {kind[0].upper()}{kind[1:]}\n"]
-        lines += ["| function | what differs | severity | proposed action | status |", "| --- " * 5 + "|"]
+        lines += [f"| {' | '.join(GAP_COLUMNS)} |", "| --- " * len(GAP_COLUMNS) + "|"]
         for row in known:
             if row.kind == kind:
-                cells = (f"`{row.name}`", row.differs, row.severity, row.action, row.status)
-                lines.append(table_row(cells))
+                function = row.name.removeprefix(f"{row.module}.")
+                words = (row.instead, row.description, row.severity, row.action, row.status)
+                lines.append(table_row((f"`{row.module}`", f"`{function}`", *words)))
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,7 @@ import ast
 from tools.catalog.databases import MODULEINFO
 from tools.catalog.results import Called
 from torchdevice.catalog.entries import Entry
-from torchdevice.catalog.status import PASSED
+from torchdevice.catalog.measured import PASSED
 from torchdevice.catalog.treatment import PASSTHROUGH
 
 # Device-like parameters that ask for nothing, or for nothing that a translation could change, and why. A name that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tools.catalog import pool, results, rows, values
@@ -27,7 +28,8 @@ def called(made: dict[str, dict[str, Row]], name: str) -> Called:
     why = {host: text for host, (_, text) in verdicts.items() if text}
     if not can and len(set(why.values())) == 1 and len(why) == len(HOSTS):
         why = {"cpu": why["cpu"]}  # the same everywhere
-    return Called(here["by"], here["call"], can, {host: found for host, (found, _) in verdicts.items()}, why)
+    elsewhere = tuple(made["mps"][name].get("elsewhere", ()))
+    return Called(here["by"], here["call"], can, {host: found for host, (found, _) in verdicts.items()}, why, elsewhere)
 
 
 def write(made: dict[str, dict[str, Row]], names: list[str]) -> None:
@@ -36,6 +38,23 @@ def write(made: dict[str, dict[str, Row]], names: list[str]) -> None:
     for name, text in wrong.items():
         print(f"MLX: {name}: {text}")
     results.save(Run(torch_version(), {name: called(made, name) for name in names}, agreeing))
+    write_docs()
+
+
+def merge(made: dict[str, dict[str, Row]], names: list[str]) -> None:
+    """The rows of these names instead of the old ones."""
+    run = results.load()
+    run.called.update({name: called(made, name) for name in names})
+    results.save(run)
+    write_docs()
+
+
+def place(elsewhere: dict[str, tuple[str, ...]]) -> None:
+    """What ran elsewhere on MPS, measured anew for these names."""
+    run = results.load()
+    for name, operators in elsewhere.items():
+        run.called[name] = replace(run.called[name], elsewhere=operators)
+    results.save(run)
     write_docs()
 
 

@@ -3,6 +3,9 @@
 python -m tools.catalog.run                     everything; goes on where an interrupted run stopped
 python -m tools.catalog.run --fresh             from the start
 python -m tools.catalog.run --only torch.fft    these names alone; prints, writes nothing
+python -m tools.catalog.run --stale             what did not pass everywhere, and what is written otherwise now
+    with --merge                                the rows of these names replace the old ones, and the pages are written
+python -m tools.catalog.run --elsewhere         which operators of the recorded calls MPS lacks; the pages are written
 
 What differs or fails is called once more in a process of its own before it counts.
 """
@@ -146,15 +149,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--stale", action="store_true")
+    parser.add_argument("--merge", action="store_true")
+    parser.add_argument("--elsewhere", action="store_true")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args()
+    if options.elsewhere:
+        from tools.catalog import publish
+
+        publish.place(elsewhere(options.workers))
+        return
     names = names_to_call()
-    if options.only:
+    if options.only or options.stale:
         folder = RESULTS / "only"
         for file in folder.glob("*.jsonl"):
             file.unlink()
-        names = [name for name in names if name.startswith(tuple(options.only))]
-        _print(run(names, folder, options.workers), names)
+        old = stale(names) if options.stale else frozenset()
+        names = [name for name in names if name in old or name.startswith(tuple(options.only))]
+        kept = run(names, folder, options.workers)
+        if options.merge:
+            from tools.catalog import publish
+
+            publish.merge({host: store.rows for host, store in kept.items()}, names)
+        _print(kept, names)
         return
     stamp = f"{torch.__version__}"
     if options.fresh or FINISHED.exists() or _stamp() not in ("", stamp):
@@ -172,6 +189,38 @@ def main() -> None:
     publish.write({host: store.rows for host, store in kept.items()}, names)
     FINISHED.write_text(str(round(time.time() - began)))
     _print(kept, names)
+
+
+def elsewhere(workers: int) -> dict[str, tuple[str, ...]]:
+    """For every call of an operator that was made on MPS: the operators of it that ran elsewhere."""
+    from tools.catalog import results
+    from torchdevice.catalog.signatures import operator_name
+    from torchdevice.virtual import supported
+
+    bases = {name.partition(".")[0] for name in supported.operators()}
+    jobs = [
+        {"name": name, "known": {"by": called.by, "call": called.call}}
+        for name, called in results.load().called.items()
+        if called.outcomes.get("mps") == "passed" and (called.by == "OpInfo" or operator_name(name) in bases)
+    ]
+    found: dict[str, tuple[str, ...]] = {}
+    pool.run_all("mps", jobs, workers, lambda row: found.update({row["name"]: tuple(row.get("elsewhere", ()))}))
+    return found
+
+
+def stale(names: list[str]) -> frozenset[str]:
+    """Names that did not pass everywhere, and those whose written call is not the one that was made."""
+    from tools.catalog import results
+    from tools.catalog.written import WRITTEN
+
+    made = results.load().called
+    return frozenset(
+        name
+        for name in names
+        if name not in made
+        or set(made[name].outcomes.values()) != {"passed"}
+        or made[name].call != WRITTEN.get(name, made[name].call)
+    )
 
 
 def _stamp() -> str:

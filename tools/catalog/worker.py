@@ -30,6 +30,16 @@ HOSTS = ("cpu", "mps", "cuda")
 PLAIN = "plain"
 TRIES = 10
 VIRTUAL = {"mps": ("mps", 1, "real"), "cuda": ("cuda", 1, "all")}
+# What calls are given: operators that these need are no part of the call.
+MAKERS = (
+    "P()",
+    "sparse()",
+    "P().to_sparse_csr()",
+    "P().to_sparse_csc()",
+    "opt()",
+    "deep()(T(4, 3))",
+    "backward(net()(T(2, 3)))",
+)
 # Memory that nobody has written to, addresses, how far somebody else is, archives with an id.
 VOLATILE = frozenset(
     {
@@ -67,9 +77,23 @@ class Caller:
         self.databases, self.guess, self.digest = databases, guess, bench.digest
         self.surface = read_surface().found
         self.names = bench.Bench(self.device).names()
+        self.preparing: frozenset[str] = frozenset()
+        if host != PLAIN:
+            for maker in MAKERS:
+                self.evaluated(maker)
+            self.preparing = frozenset(ran_elsewhere())
+
+    def row(self, name: str, known: dict[str, Any] | None) -> dict[str, Any]:
+        """By which call, with which results, and which operators of it ran elsewhere."""
+        if self.host == PLAIN:
+            return self.outcome(name, known)
+        ran_elsewhere()
+        row = self.outcome(name, known)
+        prepared = self.preparing if row["by"] == "call" else frozenset()
+        return row | {"elsewhere": sorted(set(ran_elsewhere()) - prepared)}
 
     def outcome(self, name: str, known: dict[str, Any] | None) -> dict[str, Any]:
-        """By which call, with which results: what plain torch could do is done again, else a call is looked for."""
+        """What plain torch could do is done again, else a call is looked for."""
         found = self.surface.get(name) or self.found_now(name)
         source = known["by"] if known else self.databases.source_of(found)
         if source and source != "call" and (known or name not in self.guess.WRITTEN):
@@ -146,6 +170,15 @@ class Caller:
         return value
 
 
+def ran_elsewhere() -> list[str]:
+    """Operators that the target had no kernel for since the last time of asking."""
+    from torchdevice import fallback
+
+    operators = [record.operator for record in fallback.totals()]
+    fallback.clear()
+    return operators
+
+
 def said(error: BaseException) -> str:
     """The first line, without folders of this run."""
     text = str(error).strip().splitlines()
@@ -183,7 +216,7 @@ def main() -> None:
             name = job["name"]
             print(json.dumps({"name": name, "started": True}), file=stream, flush=True)
             began = time.process_time()
-            row = caller.outcome(name, job.get("known"))
+            row = caller.row(name, job.get("known"))
             row["seconds"] = round(time.process_time() - began, 2)
             print(json.dumps({"name": name, **row}), file=stream, flush=True)
         stream.flush()

@@ -1,14 +1,25 @@
 """How to call what no signature explains: name → expression over the names of `bench`.
 
-Modules, process groups and what came late stand in `written_nn`; objects of classes in `exemplars`.
+Modules and collectives stand in `written_nn`, other subjects in `written_*`; objects of classes in `exemplars`.
 """
 
 from __future__ import annotations
 
+from tools.catalog.written_accelerators import ACCELERATORS
+from tools.catalog.written_distributed import DISTRIBUTED
+from tools.catalog.written_graphs import GRAPHS
 from tools.catalog.written_nn import MODULES
+from tools.catalog.written_operators import OPERATORS
+from tools.catalog.written_tools import TOOLS
 
-# Not called, and why.
-NEVER = {"torch.utils.rename_privateuse1_backend": "changes the device types of the process for good"}
+# Not called: `reasons` says why.
+NEVER = frozenset(
+    {
+        "torch.utils.rename_privateuse1_backend",
+        "torch.distributed.breakpoint",
+        "torch.distributed.ProcessGroup.split_group",
+    }
+)
 
 # What nothing but knowledge of it can call: name → expression.
 WRITTEN: dict[str, str] = {
@@ -144,7 +155,6 @@ WRITTEN: dict[str, str] = {
     "torch.nn.modules.module.register_module_full_backward_hook": (
         "torch.nn.modules.module.register_module_full_backward_hook(lambda *args: None).remove()"
     ),
-    "torch.sparse_coo_tensor": "torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (2, 2), device=D)",
     "torch.sparse_csr_tensor": "torch.sparse_csr_tensor([0, 1, 2], [0, 1], [1.0, 2.0], (2, 2), device=D)",
     "torch.sparse_csc_tensor": "torch.sparse_csc_tensor([0, 1, 2], [0, 1], [1.0, 2.0], (2, 2), device=D)",
     "torch.sparse_bsr_tensor": "torch.sparse_bsr_tensor([0, 1, 2], [0, 1], [[[1.0]], [[2.0]]], (2, 2), device=D)",
@@ -219,4 +229,9 @@ WRITTEN: dict[str, str] = {
     ),
     "torch.distributed.init_device_mesh": "run(group(), torch.distributed.init_device_mesh(D, (1,)).size())",
     **MODULES,
+    **OPERATORS,
+    **ACCELERATORS,
+    **GRAPHS,
+    **TOOLS,
+    **DISTRIBUTED,
 }

@@ -323,4 +323,72 @@ MODULES: dict[str, str] = {
     ),
     "torch.get_device_module": "torch.get_device_module(D).__name__ != ''",
     "torch.cuda.FloatTensor": "torch.FloatTensor(3).zero_() if D == 'cpu' else torch.cuda.FloatTensor(3).zero_()",
+    "torch.nn.DataParallel.parallel_apply": (
+        "torch.nn.DataParallel(net(), device_ids=None if D == 'cpu' else [0]).parallel_apply([net()], [(T(2, 3),)], [{}])"
+    ),
+    "torch.nn.FractionalMaxPool3d.forward": "torch.nn.FractionalMaxPool3d(2, output_size=2).forward(T(1, 1, 4, 4, 4)).shape",
+    "torch.nn.LSTM.check_forward_args": (
+        "torch.nn.LSTM(3, 3, device=D).check_forward_args(T(2, 1, 3), (T(1, 1, 3), T(1, 1, 3)), None)"
+    ),
+    "torch.nn.RNNBase.check_forward_args": (
+        "torch.nn.RNNBase('RNN_TANH', 3, 3, device=D).check_forward_args(T(2, 1, 3), T(1, 1, 3), None)"
+    ),
+    "torch.nn.RNNBase.check_hidden_size": (
+        "torch.nn.RNNBase('RNN_TANH', 3, 3, device=D).check_hidden_size(T(1, 1, 3), (1, 1, 3))"
+    ),
+    "torch.nn.MultiheadAttention.merge_masks": (
+        "torch.nn.MultiheadAttention(4, 2, device=D).merge_masks(T(3, 3), T(2, 3), T(2, 3, 4))"
+    ),
+    "torch.nn.modules.lazy.LazyModuleMixin.initialize_parameters": (
+        "(lambda m: run(m.initialize_parameters(T(2, 3)), m.weight.shape))(torch.nn.LazyLinear(2, device=D))"
+    ),
+    "torch.nn.parameter.UninitializedTensorMixin.share_memory_": (
+        "(lambda p: run(p.materialize((2, 3)), p.share_memory_().shape))(torch.nn.UninitializedParameter(device=D))"
+    ),
+    "torch.nn.parameter.UninitializedTensorMixin.shape": (
+        "(lambda p: run(p.materialize((2, 3)), p.shape))(torch.nn.UninitializedParameter(device=D))"
+    ),
+    "torch.optim.swa_utils.AveragedModel.forward": "torch.optim.swa_utils.AveragedModel(net(), device=D).forward(T(2, 3))",
+    **{
+        f"torch.optim.{name}.{name}": (
+            f"run((x := [T(3)]), module('torch.optim.{name}').{name}(x, {given}, **dict({options})), x)"
+        )
+        for name, given, options in (
+            (
+                "adagrad",
+                "[T(3)], [T(3)], [torch.ones(())]",
+                "lr=0.1, weight_decay=0.0, lr_decay=0.0, eps=1e-6, maximize=False",
+            ),
+            (
+                "adam",
+                "[T(3)], [T(3)], [T(3)], [], [torch.ones(())]",
+                "amsgrad=False, beta1=0.9, beta2=0.99, lr=0.1, weight_decay=0.0, eps=1e-6, maximize=False",
+            ),
+            (
+                "adamax",
+                "[T(3)], [T(3)], [T(3)], [torch.ones(())]",
+                "eps=1e-6, beta1=0.9, beta2=0.99, lr=0.1, weight_decay=0.0",
+            ),
+            (
+                "adamw",
+                "[T(3)], [T(3)], [T(3)], [], [torch.ones(())]",
+                "amsgrad=False, beta1=0.9, beta2=0.99, lr=0.1, weight_decay=0.1, eps=1e-6, maximize=False",
+            ),
+            (
+                "asgd",
+                "[T(3)], [T(3)], [torch.ones(())], [torch.ones(())], [torch.ones(())]",
+                "lambd=1e-4, lr=0.1, t0=1e6, alpha=0.75, weight_decay=0.0",
+            ),
+            (
+                "nadam",
+                "[T(3)], [T(3)], [T(3)], [torch.ones(())], [torch.ones(())]",
+                "beta1=0.9, beta2=0.99, lr=0.1, weight_decay=0.0, momentum_decay=4e-3, eps=1e-6",
+            ),
+            (
+                "radam",
+                "[T(3)], [T(3)], [T(3)], [torch.ones(())]",
+                "beta1=0.9, beta2=0.99, lr=0.1, weight_decay=0.0, eps=1e-6",
+            ),
+        )
+    },
 }

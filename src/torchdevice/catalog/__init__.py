@@ -3,6 +3,7 @@
     surface     what is public: functions, classes, methods, properties, settings
     signatures  how each is called, which parameters are devices, what role a device plays
     treatment   what TorchDevice does with it, computed from tables that the composer hands in
+    measured    what a verification run found out about a name
     status      what all of that amounts to; a status is computed, never claimed
     entries     one row per name, all of the above
     store       what was measured, in `data`, and the notes

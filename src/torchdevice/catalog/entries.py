@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from torchdevice.catalog import signatures, treatment
-from torchdevice.catalog.status import HOSTS, Measured, status_of
+from torchdevice.catalog.measured import HOSTS, Measured
+from torchdevice.catalog.status import status_of
 from torchdevice.catalog.store import Equivalent, Results
 from torchdevice.catalog.surface import ROOTS, Found, Surface
 from torchdevice.catalog.treatment import Tables
@@ -40,6 +41,7 @@ class Entry:
     outcomes: dict[str, str]
     why: dict[str, str]
     status: str
+    reason: str
     note: str
 
     def to_json(self) -> dict[str, Any]:
@@ -67,10 +69,10 @@ def equivalent_of(name: str, verified: dict[str, Equivalent]) -> Equivalent:
 
 def _entry(found: Found, tables: Tables, results: Results, notes: dict[str, str]) -> Entry:
     devices = signatures.device_parameters(found)
-    treated = treatment.treat(found, tables)
+    measured = results.measured.get(found.name)
+    treated = treatment.treat(found, tables, measured)
     patched = tables.patched.get(id(found.value))
     adapter = patched.how if patched else ""
-    measured = results.measured.get(found.name)
     shown = measured or Measured()
     mlx = equivalent_of(found.name, results.mlx)
     return Entry(
@@ -85,7 +87,7 @@ def _entry(found: Found, tables: Tables, results: Results, notes: dict[str, str]
         treatment=treated.kind,
         how=treated.how,
         same_signature=treated.same_signature,
-        native=treatment.native(found, tables),
+        native=treatment.native(found, tables, measured),
         mlx=mlx.expression,
         mlx_confidence=mlx.confidence,
         verified_by=shown.by if any(shown.outcomes.get(host) == "passed" for host in HOSTS) else "none",
@@ -93,5 +95,6 @@ def _entry(found: Found, tables: Tables, results: Results, notes: dict[str, str]
         outcomes=shown.outcomes,
         why=shown.why,
         status=status_of(measured, treated.kind),
+        reason=shown.reason,
         note=notes.get(found.name, ""),
     )

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from torchdevice.catalog.entries import Entry
-from torchdevice.catalog.status import HOSTS, STATUSES
+from torchdevice.catalog.measured import HOSTS
+from torchdevice.catalog.status import STATUSES
 
 MADE = "Written by `make catalog`; do not edit."
 
@@ -38,6 +39,6 @@ def _row(entry: Entry) -> str:
             f"{entry.mlx_confidence}: `{entry.mlx}`" if entry.mlx else "–",
             " · ".join(entry.outcomes.get(host, "–") for host in HOSTS),
             entry.verified_by,
-            entry.status + (f" ({entry.note})" if entry.note else ""),
+            entry.status + (f" ({entry.note or entry.reason})" if entry.note or entry.reason else ""),
         )
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from torchdevice.catalog.measured import DIFFERS, HOSTS, NONE, PASSED, RAISED, Measured
 from torchdevice.catalog.treatment import UNSUPPORTED
 
 COMPLETE = "complete"
@@ -12,24 +11,6 @@ IN_PROGRESS = "in_progress"
 NOT_APPLICABLE = "not_applicable"
 NOT_STARTED = "not_started"
 STATUSES = (COMPLETE, GAP, IN_PROGRESS, NOT_APPLICABLE, NOT_STARTED)
-
-HOSTS = ("cpu", "mps", "cuda")
-PASSED, DIFFERS, RAISED, NONE = OUTCOMES = ("passed", "differs", "raised", "none")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was run: by which database or call, whether plain torch can, and what came of it on each host.
-
-    `why`: what differs, or the error, for each host that does not do what plain torch does. `absent`: torch itself has
-    nothing to run here: an abstract class, a name that was removed, hardware or libraries that it was built without.
-    """
-
-    by: str = ""
-    plain: bool = False
-    outcomes: dict[str, str] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
-    absent: bool = False
 
 
 def status_of(measured: Measured | None, treatment: str) -> str:
@@ -41,4 +22,4 @@ def status_of(measured: Measured | None, treatment: str) -> str:
         return GAP
     if PASSED in outcomes:
         return COMPLETE
-    return NOT_APPLICABLE if measured.absent else IN_PROGRESS
+    return NOT_APPLICABLE if measured.reason else IN_PROGRESS

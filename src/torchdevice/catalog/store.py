@@ -1,24 +1,26 @@
 """What was measured, which is shipped in `data`, and the notes: shipped ones, and those of the user over them.
 
 Measurements are grouped, as most names have the same: `outcomes ability by` → namespace → last parts of names. Outcomes
-are first letters, for the CPU, MPS and CUDA; the ability is that of plain torch. `tools.catalog.results` writes it.
+are first letters, for the CPU, MPS and CUDA; the ability is that of plain torch. Reasons for which nothing can be run
+and operators that did not run on MPS are grouped the same way. `tools.catalog.results` writes it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from torchdevice.catalog.status import HOSTS, OUTCOMES, Measured
+from torchdevice.catalog.measured import HOSTS, OUTCOMES, Measured
 from torchdevice.config import data_folder
 from torchdevice.errors import ConfigError, explain_error
 
 DATA = Path(__file__).parent / "data"
 MEASURED = DATA / "measured.json"
 NOTES = DATA / "notes.json"
-CAN, CANNOT, ABSENT = "can", "cannot", "absent"
+CAN, CANNOT = "can", "cannot"
 _BY_LETTER = {outcome[0]: outcome for outcome in OUTCOMES}
 
 
@@ -41,20 +43,26 @@ class Results:
 def load_results(path: Path = MEASURED) -> Results:
     """What the last `make catalog` measured."""
     data = json.loads(path.read_text(encoding="utf-8"))
+    reasons = {name: reason for reason, groups in data["reasons"].items() for name in _names(groups)}
+    elsewhere = {name: tuple(ops.split(" ")) for ops, groups in data["elsewhere"].items() for name in _names(groups)}
     measured = {}
     for code, groups in data["rows"].items():
         letters, ability, by = code.split(" ")
         outcomes = {host: _BY_LETTER[letter] for host, letter in zip(HOSTS, letters, strict=True)}
-        for owner, names in groups.items():
-            for name in (f"{owner}.{last}" for last in names.split(" ")):
-                why = data["why"].get(name, {})
-                measured[name] = Measured(by, ability == CAN, outcomes, why, ability == ABSENT)
+        for name in _names(groups):
+            why = data["why"].get(name, {})
+            measured[name] = Measured(by, ability == CAN, outcomes, why, reasons.get(name, ""), elsewhere.get(name, ()))
     mlx = {
         name: Equivalent(expression, confidence)
         for confidence, pairs in data["mlx"].items()
         for name, expression in pairs.items()
     }
     return Results(data["torch"], measured, mlx)
+
+
+def _names(groups: dict[str, str]) -> Iterator[str]:
+    for owner, names in groups.items():
+        yield from (f"{owner}.{last}" for last in names.split(" "))
 
 
 def shipped_notes() -> dict[str, str]:

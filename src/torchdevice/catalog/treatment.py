@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from torchdevice.catalog.measured import PASSED, Measured
 from torchdevice.catalog.signatures import operator_name
 from torchdevice.catalog.surface import METHOD, PROPERTY, Found
 
@@ -65,8 +66,8 @@ class Treatment:
     same_signature: bool | None = None
 
 
-def treat(found: Found, tables: Tables) -> Treatment:
-    """The treatment of a public name."""
+def treat(found: Found, tables: Tables, measured: Measured | None = None) -> Treatment:
+    """The treatment of a public name. What runs elsewhere was measured on MPS; else it is what torch's table lacks."""
     patched = tables.patched.get(id(found.value))
     same = patched.same_signature if patched else None
     for name in (found.name, *found.aliases, *([found.owner] if found.kind in (METHOD, PROPERTY) else [])):
@@ -75,14 +76,31 @@ def treat(found: Found, tables: Tables) -> Treatment:
             return Treatment(kind, words, same)
     if patched:
         return Treatment(TRANSLATED, f"{patched.path} by {patched.how}", same)
-    lacking = [each for each in tables.overloads(found.name) if "mps" not in tables.kernels[each]]
+    lacking = _elsewhere(found, tables, measured)
     if lacking:
         ruled = [each for each in lacking if f"aten::{each}" in tables.rules]
         return Treatment(FALLBACK, f"on mps {', '.join(sorted(lacking)[:3])} by {'MLX or ' if ruled else ''}the CPU")
     return Treatment(PASSTHROUGH)
 
 
-def native(found: Found, tables: Tables) -> tuple[str, ...]:
-    """The devices that have kernels for every form of it; empty for what is no operator."""
+def native(found: Found, tables: Tables, measured: Measured | None = None) -> tuple[str, ...]:
+    """The devices that run all of it themselves; empty for what is no operator.
+
+    The CPU: plain torch called it. MPS: it was called there, and no operator of it ran elsewhere. CUDA, and what was
+    not called: torch's own table lists a kernel for every form of it.
+    """
     overloads = tables.overloads(found.name)
-    return tuple(d for d in DEVICES if overloads and all(d in tables.kernels[each] for each in overloads))
+    listed = {
+        device: bool(overloads) and all(device in tables.kernels[each] for each in overloads) for device in DEVICES
+    }
+    if overloads and measured is not None and measured.plain:
+        listed["cpu"] = True
+        listed["mps"] = measured.outcomes.get("mps") == PASSED and not measured.elsewhere
+    return tuple(device for device in DEVICES if listed[device])
+
+
+def _elsewhere(found: Found, tables: Tables, measured: Measured | None) -> list[str]:
+    if measured is not None and measured.outcomes.get("mps") == PASSED:
+        return [each.removeprefix("aten::") for each in measured.elsewhere]
+    kernels = tables.kernels
+    return [each for each in tables.overloads(found.name) if "mps" not in kernels[each] and "cpu" in kernels[each]]

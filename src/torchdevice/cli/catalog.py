@@ -250,6 +250,7 @@ def _show(entry: Entry, as_json: bool) -> int:
         ("outcomes", outcomes),
         *((f"why {host}", text) for host, text in entry.why.items()),
         ("status", entry.status),
+        ("reason", entry.reason),
         ("note", entry.note),
     ]
     print(entry.name)

@@ -70,6 +70,8 @@ def operators() -> dict[str, Operator]:
                 left, colon, _ = line.partition(":")
                 if colon and not left.strip().startswith("#"):
                     keys.update(key.strip() for key in left.split(","))
+        if re.search(r"^  ufunc_inner_loop:", entry, re.M):  # torch generates these two kernels from the loop
+            keys.update(("CPU", "CUDA"))
         delegate = re.search(r"^  structured_delegate: ([\w.]+)", entry, re.M)
         checked = not re.search(r"^  device_check: NoCheck", entry, re.M)
         found[name] = Operator(frozenset(keys), delegate[1] if delegate else "", checked)
