@@ -56,7 +56,7 @@ def test_status_is_computed(measured: Measured | None, treatment: str, status: s
         (
             "torch.a",
             "NotImplementedError: Could not run 'aten::a' with",
-            "torch has no kernel for it on the CPU: a GPU's alone",
+            "torch has no kernel for it on the CPU",
         ),
         ("torch.a", "TypeError: f() missing 1 required positional argument: 'was removed'", ""),
         ("torch.a", "AttributeError: 'NestedIOFunction' object has no attribute '_nested_output'", ""),
@@ -202,6 +202,20 @@ def test_forms_that_cuda_alone_has_are_in_the_log(entries: list[Entry]) -> None:
     }
     assert "torch.cudnn_convolution" in alone
     assert alone - set(KNOWN) == set()
+
+
+@recorded_on_pinned_torch
+def test_what_needs_an_nvidia_gpu_or_nccl_is_in_the_log(entries: list[Entry]) -> None:
+    """A program for CUDA may call it. What is abstract, removed or another vendor's is no gap."""
+    missing = re.compile(r"CUDA|NCCL|NVIDIA|driver|no kernel for it on the CPU|accelerator")
+    asked = {entry.name for entry in entries if missing.search(entry.reason) and not _refused_by_torch(entry.name)}
+    assert len(asked) > 30
+    assert asked - set(KNOWN) == set()
+
+
+def _refused_by_torch(name: str) -> bool:
+    """On CUDA as well, or a method that a backend of NCCL's has and Gloo's class only inherits."""
+    return name.startswith("torch.distributed.ProcessGroupGloo.") or name == "torch.serialization.validate_cuda_device"
 
 
 def test_signatures_are_the_same_in_every_process(entries: list[Entry]) -> None:

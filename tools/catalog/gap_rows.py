@@ -299,4 +299,119 @@ KNOWN: dict[str, Known] = {
     "torch.batch_norm_backward_elemt": Known(
         REFINE, _NO_KERNEL, "register the gradient of `batch_norm_elemt` as pointwise operators", LOW, OPEN, _SYNC
     ),
+    # What a driver or NCCL has and nothing else.
+    **{
+        name: Known(kind, instead, action, LOW, status, description)
+        for kind, status, instead, description, actions in (
+            (
+                LIMIT,
+                DESIGN,
+                "raises, and says that events cannot cross processes",
+                "CUDA IPC: the driver hands an event to another process",
+                {
+                    "torch.cuda.Event.ipc_handle": "give a handle that names a file lock, if a program that waits by it is met",
+                    "torch.cuda.Event.from_ipc_handle": "open what `ipc_handle` gives, once it gives something",
+                    "torch.Event.ipc_handle": "follow `torch.cuda.Event.ipc_handle`",
+                    "torch.Event.from_ipc_handle": "follow `torch.cuda.Event.from_ipc_handle`",
+                },
+            ),
+            (
+                LIMIT,
+                DESIGN,
+                _LOUD,
+                "a number that only a driver can read",
+                {
+                    "torch.Stream.native_handle": "answer the stream's id, if a program is met that only compares handles",
+                    "torch.cuda.CUDAGraph.get_graph_data": "list the operators that our capture recorded",
+                    "torch.cuda.CUDAGraph.raw_cuda_graph": "none: whoever asks calls the CUDA driver with it",
+                    "torch.cuda.CUDAGraph.raw_cuda_graph_exec": "none: it is for the driver, after `instantiate`",
+                    "torch.xpu.XPUGraph.raw_xpu_graph": "none: whoever asks calls SYCL with it",
+                    "torch.xpu.XPUGraph.raw_xpu_graph_exec": "none: it is for SYCL, after `instantiate`",
+                },
+            ),
+            (
+                LIMIT,
+                DESIGN,
+                _LOUD,
+                "NCCL has it, and Gloo, which carries the messages here, has not",
+                {
+                    "torch.distributed.ProcessGroup.split_group": "answer by `torch.distributed.new_group` of the same ranks",
+                    "torch.distributed.shrink_group": "make a new group without the ranks, as long as none of them has failed",
+                    "torch.distributed.Work.block_current_stream": "wait on the host, which orders the stream too",
+                    "torch.distributed.Work.get_future_result": "give the future of `get_future` with a result of success",
+                    "torch.distributed.fsdp.FSDPModule.set_symm_mem_for_comm": "ignore it with a warning: it changes speed alone",
+                },
+            ),
+            (
+                REFINE,
+                OPEN,
+                _LOUD,
+                "torch asks for NCCL by name, or reads its futures",
+                {
+                    "torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook.hook_with_zero_step": (
+                        "show torch `nccl` where that was asked for, and try the overlap on Gloo in a test of an hour"
+                    ),
+                    "torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook.hook_with_zero_step_interleaved": (
+                        "the same test with the interleaved hook"
+                    ),
+                    "torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks.quantization_pertensor_hook": (
+                        "give futures of staged works in NCCL's form, a list per input"
+                    ),
+                    "torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks.quantization_perchannel_hook": (
+                        "comes with the hook per tensor: the same futures"
+                    ),
+                },
+            ),
+            (
+                REFINE,
+                OPEN,
+                _LOUD,
+                "torch makes such graphs for backends that register them in C++",
+                {
+                    "torch.accelerator.Graph": "put our capture of `torch.cuda.CUDAGraph` under this name",
+                    "torch.accelerator.Graph.capture_begin": "map to `CUDAGraph.capture_begin` with that",
+                    "torch.accelerator.Graph.capture_end": "map to `CUDAGraph.capture_end`",
+                    "torch.accelerator.Graph.debug_dump": "write the recorded operators, as `CUDAGraph.debug_dump` does",
+                    "torch.accelerator.Graph.enable_debug_mode": "keep the flag for `debug_dump`",
+                    "torch.accelerator.Graph.instantiate": "do nothing: a recording is ready when it ends",
+                    "torch.accelerator.Graph.pool": "give the id of our pool",
+                    "torch.accelerator.Graph.replay": "map to `CUDAGraph.replay`",
+                    "torch.accelerator.Graph.reset": "drop the recording",
+                },
+            ),
+            (
+                REFINE,
+                OPEN,
+                _NO_KERNEL,
+                "a kernel of CUDA alone",
+                {
+                    "torch.nn.attention.varlen.varlen_attn": "compute each sequence by `scaled_dot_product_attention`",
+                    "torch.nn.attention.varlen.varlen_attn_out": "the same, written into `out`",
+                    "torch.nn.functional.scaled_grouped_mm": "compute each group by `scaled_mm`",
+                },
+            ),
+            (
+                LIMIT,
+                DESIGN,
+                _LOUD,
+                "2:4 sparsity: cuSPARSELt's and CUTLASS's kernels",
+                {
+                    "torch.sparse.to_sparse_semi_structured": "keep the dense tensor behind the class: right values, no speed",
+                    "torch.sparse.SparseSemiStructuredTensor": "accept dense storage for targets without the kernels",
+                    "torch.sparse.SparseSemiStructuredTensor.from_dense": "follow its two subclasses",
+                    "torch.sparse.SparseSemiStructuredTensor.to_dense": "give back what dense storage holds",
+                    "torch.sparse.SparseSemiStructuredTensorCUSPARSELT": "dense storage under this class too",
+                    "torch.sparse.SparseSemiStructuredTensorCUSPARSELT.from_dense": "store the tensor after a check of 2:4",
+                    "torch.sparse.SparseSemiStructuredTensorCUSPARSELT.prune_dense_static_sort": (
+                        "keep the two largest of four by `topk`"
+                    ),
+                    "torch.sparse.SparseSemiStructuredTensorCUTLASS": "dense storage, as for cuSPARSELt",
+                    "torch.sparse.SparseSemiStructuredTensorCUTLASS.prune_dense_static_sort": (
+                        "the same `topk`, with CUTLASS's order of ties"
+                    ),
+                },
+            ),
+        )
+        for name, action in actions.items()
+    },
 }

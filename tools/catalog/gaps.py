@@ -52,37 +52,24 @@ def gaps(entries: Iterable[Entry], called: Mapping[str, Called]) -> Iterator[Gap
 
 
 def _of(entry: Entry, called: Called | None) -> Iterator[Gap]:
-    parameters = ", ".join(entry.device_parameters)
     if entry.same_signature is False:
-        yield _row(entry, SIGNATURE, "calls torch's function", "the signature is not torch's", MEDIUM)
+        yield _gap(entry, Known(SIGNATURE, "calls torch's function", _UNDECIDED, MEDIUM, OPEN, "not torch's signature"))
     if needs_proof(entry) and not proven(entry, called):
-        yield _row(entry, UNPATCHED, "leaves the call alone", f"no call that gave `{parameters}` has succeeded", LOW)
+        words = f"no call that gave `{', '.join(entry.device_parameters)}` has succeeded"
+        yield _gap(entry, Known(UNPATCHED, "leaves the call alone", _UNDECIDED, LOW, OPEN, words))
     failed = [host for host in HOSTS if entry.outcomes.get(host) in (DIFFERS, RAISED)]
-    words = "; ".join(f"{host}: {entry.why.get(host, entry.outcomes[host])}" for host in failed)
-    severity = HIGH if "cpu" in failed else MEDIUM
     if entry.treatment == UNSUPPORTED:
-        yield _row(entry, LIMIT, entry.how, entry.how, LOW)
+        yield _gap(entry, KNOWN.get(entry.name, Known(LIMIT, entry.how, _UNDECIDED, LOW, OPEN, entry.how)))
     elif failed:
-        yield _row(entry, DIVERGENCE, entry.how or "leaves the call alone", _joined(entry.note, words), severity)
+        severity = HIGH if "cpu" in failed else MEDIUM
+        instead = entry.how or "leaves the call alone"
+        known = KNOWN.get(entry.name, Known(DIVERGENCE, instead, _UNDECIDED, severity, OPEN, entry.note))
+        yield _gap(entry, known, (f"{host}: {entry.why.get(host, entry.outcomes[host])}" for host in failed))
     elif entry.name in KNOWN:
-        yield _row(entry, KNOWN[entry.name].kind, "", "", LOW)
+        yield _gap(entry, KNOWN[entry.name])
 
 
-def _row(entry: Entry, kind: str, instead: str, description: str, severity: str) -> Gap:
-    found = Known(kind, instead, _UNDECIDED, severity, OPEN)
-    known = KNOWN.get(entry.name, found) if kind not in (SIGNATURE, UNPATCHED) else found
-    words = known.description or description
-    if (
-        known.description
-        and description not in (known.description, known.instead)
-        and entry.outcomes
-        and kind == DIVERGENCE
-    ):
-        words = _joined(known.description, description)
-    return Gap(
-        entry.name, known.kind, entry.namespace, known.instead, words, known.severity, known.action, known.status
-    )
-
-
-def _joined(*texts: str) -> str:
-    return ". ".join(dict.fromkeys(text for text in texts if text))
+def _gap(entry: Entry, known: Known, measured: Iterable[str] = ()) -> Gap:
+    description = "; ".join(text for text in (known.description, *measured) if text)
+    words = (known.instead, description, known.severity, known.action, known.status)
+    return Gap(entry.name, known.kind, entry.namespace, *words)

@@ -13,6 +13,7 @@ OUT_OF_REACH: dict[str, str] = {
     r"torch\.Stream\.native_handle": "the handle of a driver's stream: there is none without a driver",
     r"torch\.cuda\.CUDAGraph\.get_graph_data": "reads the driver's graph by the package cuda.bindings",
     r"torch\.cuda\.\w+Storage\.from_buffer": "torch refuses it for every storage of a device",
+    r"torch\.(indices|values)_copy": "torch has no kernel for it for sparse tensors",
     r"torch\.miopen_\w+": "MIOpen, AMD's library: in torch's build for ROCm alone",
     r"torch\.(fbgemm_(pack_quantized_matrix|linear_(fp16|int8)_weight\w*)|quantized_(gru|lstm|rnn_\w+)_cell)": (
         "FBGEMM: x86 alone; the verification run is on aarch64"
@@ -47,7 +48,7 @@ OUT_OF_REACH: dict[str, str] = {
 REFUSALS: tuple[tuple[str, str, str], ...] = (
     ("CudaOnlyError", "", "needs an NVIDIA GPU or its libraries: TorchDevice raises and says so"),
     ("ModuleNotFoundError", "No module named", "needs a package that is not installed"),
-    ("NotImplementedError", "Could not run 'aten::", "torch has no kernel for it on the CPU: a GPU's alone"),
+    ("NotImplementedError", "Could not run 'aten::", "torch has no kernel for it on the CPU"),
     ("NotImplementedError", "", "abstract: a subclass defines it"),
     ("RuntimeError", "is now removed|was removed", "removed from torch"),
     ("RuntimeError", "when none is available", "needs an accelerator, and torch sees none"),

@@ -93,8 +93,6 @@ WRITTEN: dict[str, str] = {
     "torch.row_indices_copy": "torch.row_indices_copy(P().to_sparse_csc())",
     "torch.col_indices_copy": "torch.col_indices_copy(P().to_sparse_csr())",
     "torch.crow_indices_copy": "torch.crow_indices_copy(P().to_sparse_csr())",
-    "torch.indices_copy": "torch.indices_copy(sparse())",
-    "torch.values_copy": "torch.values_copy(sparse())",
     "torch.conv_tbc": "torch.conv_tbc(T(4, 2, 3), T(2, 3, 2), T(2))",
     "torch.convolution": "torch.convolution(T(1, 3, 5), T(2, 3, 2), T(2), [1], [0], [1], False, [0], 1)",
     "torch.ctc_loss": (

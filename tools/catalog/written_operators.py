@@ -40,6 +40,17 @@ OPERATORS: dict[str, str] = {
     "torch.quantize_per_channel": (
         "torch.quantize_per_channel(T(3, 3), T(3) + 0.1, torch.zeros(3, dtype=torch.int64, device=D), 0, torch.quint8)"
     ),
+    "torch.empty_quantized": "torch.empty_quantized([3, 3], quantized(3, 3)).shape",
+    **{f"torch.{name}": f"torch.{name}(quantized(3, 3))" for name in ("int_repr", "q_scale", "q_zero_point")},
+    **{
+        f"torch.{name}": (
+            f"torch.{name}(torch.quantize_per_channel(H(2, 2), H(2) + 0.1, H(2).to(torch.int64) * 0, 0, torch.quint8))"
+        )
+        for name in ("q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points")
+    },
+    "torch.quantized_max_pool1d": "torch.quantized_max_pool1d(quantized(1, 4, 4), [2], [2])",
+    "torch.quantized_max_pool2d": "torch.quantized_max_pool2d(quantized(1, 1, 4, 4), [2, 2], [2, 2])",
+    "torch.quantized_max_pool3d": "torch.quantized_max_pool3d(quantized(1, 1, 4, 4, 4), [2, 2, 2], [2, 2, 2])",
     "torch.quantized_batch_norm": (
         "torch.quantized_batch_norm(quantized(1, 2, 3, 3), H(2), H(2), H(2), H(2) + 1, 1e-5, 0.1, 0)"
     ),
@@ -76,6 +87,19 @@ OPERATORS: dict[str, str] = {
         "torch.fused_moving_avg_obs_fake_quant(T(3, 3), torch.ones(1, dtype=torch.int64, device=D), "
         "torch.ones(1, dtype=torch.int64, device=D), T(1) * 0, T(1), T(1), "
         "torch.zeros(1, dtype=torch.int32, device=D), 0.01, 0, 255, 0)"
+    ),
+    # Tensors of other layouts.
+    "torch.hspmm": "torch.hspmm(sparse(), P()).to_dense()",
+    "torch.native_norm": "torch.native_norm(sparse())",
+    "torch.indices_copy": "torch.indices_copy(sparse().coalesce())",
+    "torch.values_copy": "torch.values_copy(sparse().coalesce())",
+    "torch.resize_as_sparse_": "torch.resize_as_sparse_(sparse(), sparse())",
+    "torch.mkldnn_adaptive_avg_pool2d": "torch.mkldnn_adaptive_avg_pool2d(H(1, 1, 4, 4).to_mkldnn(), [2, 2]).to_dense()",
+    "torch.mkldnn_max_pool2d": "torch.mkldnn_max_pool2d(H(1, 1, 4, 4).to_mkldnn(), [2, 2]).to_dense()",
+    "torch.mkldnn_max_pool3d": "torch.mkldnn_max_pool3d(H(1, 1, 4, 4, 4).to_mkldnn(), [2, 2, 2]).to_dense()",
+    "torch.mkldnn_linear_backward_weights": (
+        "[x.to_dense() for x in torch.mkldnn_linear_backward_weights("
+        "H(2, 3).to_mkldnn(), H(2, 3).to_mkldnn(), H(3, 3), True)]"
     ),
     # Kernels of vendors' libraries.
     "torch.mkldnn_convolution": f"torch.mkldnn_convolution(H(1, 3, 4, 4), H(2, 3, 2, 2), H(2), {_PLACES})",

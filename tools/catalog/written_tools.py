@@ -168,6 +168,10 @@ TOOLS: dict[str, str] = {
             ("MkldnnPrelu", "PReLU(device='cpu')", "H(2, 3)"),
         )
     },
+    "torch.utils.data.IterableDataset": (
+        "list(torch.utils.data.DataLoader("
+        "type('S', (torch.utils.data.IterableDataset,), {'__iter__': lambda self: iter([1, 2])})()))"
+    ),
     "torch.utils.set_module": "torch.utils.set_module(type('C', (), {}), 'torch.utils')",
     "torch.utils.weak.WeakIdKeyDictionary.get": "(lambda k: torch.utils.weak.WeakIdKeyDictionary({k: 1}).get(k))(T(3))",
     "torch.utils.weak.WeakIdKeyDictionary.pop": "(lambda k: torch.utils.weak.WeakIdKeyDictionary({k: 1}).pop(k))(T(3))",

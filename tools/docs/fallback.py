@@ -47,7 +47,7 @@ for record, figures in torchdevice.fallback.totals().items():
 | | `error` | torch's own `TypeError` |
 
 float64 is met at factories, `.to`, `.double()`, `.type`, `.cuda()`, `from_numpy`, DataLoader batches, `torch.load`,
-`Module.double`/`.to` and `softmax(dtype=)`. Copies to MPS with `non_blocking=True` wait, because they can hand out memory too
+`Module.double`/`.to`, `softmax(dtype=)` and `float_power_`. Copies to MPS with `non_blocking=True` wait, because they can hand out memory too
 early there: `.to`, `.cuda`, `Module.to`, `copy_`.
 
 ## How it works
@@ -74,7 +74,8 @@ early there: `.to`, `.cuda`, `Module.to`, `copy_`.
   layout and gradients; its parts are in CPU memory and each operator on it is a fallback. `values()` is a copy there: a write
   to it does not reach the tensor. A checkpoint holds it as a plain CPU tensor.
 - **Quantized tensors** cannot be on `mps`: what `torch.quantize_per_tensor` gives stays on the CPU, and so does what is computed of it.
-  Nested tensors of the strided layout cannot be there either; `layout=torch.jagged` can.
+  Nested tensors of the strided layout cannot be there either: those that are made of tensors on `mps` stay on the CPU too.
+  `layout=torch.jagged` can.
 
 ## The matrix
 `torchdevice.fallback.matrix()` has every aten operator, and so has the command `torchdevice ops [--target mps] [--search TEXT]

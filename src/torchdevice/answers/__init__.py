@@ -15,6 +15,7 @@
     outside      names outside the namespaces that CUDA code uses with them
     failures     the target's errors in the classes and words that CUDA code looks for
     precision    operators that autocast("cuda") casts and the CPU leaves alone
+    products     products of matrices with a dtype of their own for the result
     packages     libraries that would load CUDA-only code, and get the truth
     lightning    Lightning's own checks and names of accelerators
 
