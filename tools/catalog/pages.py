@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tools.catalog.gap_rows import CLASSES
 from tools.catalog.gaps import Gap
 from torchdevice.catalog.entries import Entry
 from torchdevice.catalog.markdown import MADE, namespace_page, table_row
@@ -121,8 +122,8 @@ def gap_log(rows: Iterable[Gap], torch_version: str) -> str:
     known = list(rows)
     counts = Counter(row.kind for row in known)
     lines = [f"# The gap log: torch {torch_version}\n", f"{MADE} {len(known)} gaps.\n"]
-    lines += [f"- {count} × {kind}" for kind, count in counts.items()]
-    for kind in counts:
+    lines += [f"- {counts[kind]} × {kind}" for kind in CLASSES]
+    for kind in filter(counts.__getitem__, CLASSES):
         lines += [f"\n## {kind[0].upper()}{kind[1:]}\n"]
         lines += [f"| {' | '.join(GAP_COLUMNS)} |", "| --- " * len(GAP_COLUMNS) + "|"]
         for row in known:
