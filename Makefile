@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NEWEST ?= 2.15.0
 
-.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance upstream distributed catalog site pictures bench fuzz soak sanitize clean
+.PHONY: demo test newest matrix check docs lint types layers unit test-cuda realworld conformance upstream mac-reports distributed catalog site pictures bench fuzz soak sanitize clean
 
 # On Linux everything but torch comes with its version and digests, for the versions of Python that have a file in locks/
 # (`python -m tools.lock` writes them). Elsewhere pip chooses.
@@ -114,6 +114,10 @@ MODE ?= cuda
 upstream: $(VENV)/.installed
 	$(PIP) -c constraints.txt --editable '.[upstream]'
 	PYTHONPATH=src $(BIN)/python -m tools.upstream.run $(MODE)
+
+# What people with Macs reported, on a virtual one, without TorchDevice and with it; writes docs/mac.md (a few minutes).
+mac-reports: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python -m tools.mac_reports.run
 
 # Many processes for many minutes: more ranks, two hosts, failures, and torch's own distributed tests on what stands for
 # NCCL; writes its figures into docs/distributed.md.

@@ -5,6 +5,7 @@
     specification  what the user's documents ask for, judged against the code (`make docs`)
     conformance    torch's operator database on virtual devices (`make conformance`)
     upstream       PyTorch's own tests on virtual devices (`make upstream`)
+    mac_reports    what people with Macs reported, on a virtual one (`make mac-reports`)
     realworld      programs that we did not write, in every mode (`make realworld`)
     hardening      fuzzing, soaking, sanitizers, and the record of their figures (`make fuzz`, `soak`, `sanitize`)
     versions       every supported torch in an environment of its own (`make matrix`)

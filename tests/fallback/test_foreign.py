@@ -26,6 +26,7 @@ CALLS: dict[str, Callable[[str], torch.Tensor]] = {
     "kaiser_window": lambda device: torch.kaiser_window(5, device=device),
     "kaiser_window periodic": lambda device: torch.kaiser_window(5, False, device=device),
     "kaiser_window beta": lambda device: torch.kaiser_window(5, False, 8.0, device=device, dtype=torch.float32),
+    "conj_physical_": lambda device: torch.complex(X, X + 1).to(device).conj_physical_(),
     "smm": lambda device: torch.smm(torch.eye(2, device=device).to_sparse(), X.to(device)).to_dense(),
     "sspaddmm": lambda device: torch.sspaddmm(
         X.to(device).to_sparse(), torch.eye(2, device=device).to_sparse(), X.to(device)
@@ -67,6 +68,11 @@ def test_kaiser_windows_on_a_virtual_mps_without_a_session() -> None:
 @on("xpu")
 def test_kaiser_windows_on_a_virtual_xpu_without_a_session() -> None:
     assert torch.equal(torch.kaiser_window(5, device="xpu").cpu(), torch.kaiser_window(5))
+
+
+@on("cuda")
+def test_conjugates_in_place_on_a_virtual_cuda_without_a_session() -> None:
+    assert torch.equal(torch.complex(X, X).to("cuda").conj_physical_().cpu(), torch.complex(X, -X))
 
 
 PRODUCTS: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, ...]]] = {

@@ -257,6 +257,10 @@ def test_what_a_mac_gives_for_bincount_and_refuses_for_isin_and_normal() -> None
     drawn = torch.normal(0.0, 1.0, (2, 2), device="mps")
     torch.manual_seed(0)
     assert torch.equal(drawn.cpu(), torch.normal(0.0, 1.0, (2, 2)))
+    torch.manual_seed(0)
+    complex_numbers = torch.randn(3, dtype=torch.complex64, device="mps")
+    torch.manual_seed(0)
+    assert torch.equal(complex_numbers.cpu(), torch.randn(3, dtype=torch.complex64))
 
 
 @on("cuda")

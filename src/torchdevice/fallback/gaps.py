@@ -27,7 +27,7 @@ RECOMPOSED = {"mps": ("aten::linalg_svd", "aten::upsample_nearest3d.vec")}
 _UNLISTED = {
     "mps": (
         *("aten::kaiser_window", "aten::kaiser_window.periodic", "aten::kaiser_window.beta"),
-        "aten::_nested_tensor_from_tensor_list",
+        *("aten::_nested_tensor_from_tensor_list", "aten::conj_physical_"),
     )
 }
 

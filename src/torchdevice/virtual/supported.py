@@ -29,7 +29,7 @@ WHOLE = {
 
 
 # The same, but the real MPS has no such code: it refuses.
-WHOLE_BUT_ON_MPS = ("kaiser_window", "kaiser_window.periodic", "kaiser_window.beta")
+WHOLE_BUT_ON_MPS = ("kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "conj_physical_")
 
 
 class Operator(NamedTuple):

@@ -483,10 +483,10 @@ void isin(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   on_backing(op, keys, stack);
 }
 
-// A Mac draws in floating-point dtypes only.
+// A Mac draws floating-point and complex numbers, and no integers.
 void normal(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const auto dtype = tensor(op, stack, "self").scalar_type();
-  TORCH_CHECK_TYPE(c10::isFloatingType(dtype), "normal_ is not supported for ", dtype, " on MPS");
+  TORCH_CHECK_TYPE(!c10::isIntegralType(dtype, /*includeBool=*/true), "normal_ is not supported for ", dtype, " on MPS");
   on_backing(op, keys, stack);
 }
 
@@ -577,6 +577,7 @@ const Row kRows[] = {
     {"kaiser_window", on_backing, kBackend | kGpuOnly | kForHost},
     {"kaiser_window.periodic", on_backing, kBackend | kGpuOnly | kForHost},
     {"kaiser_window.beta", on_backing, kBackend | kGpuOnly | kForHost},
+    {"conj_physical_", on_backing, kBackend | kGpuOnly | kForHost},
     {"nansum", sum_of_numbers, kBackend | kGpuOnly | kForHost},
     {"nansum.out", sum_of_numbers, kBackend | kGpuOnly | kForHost},
     {"cudnn_grid_sampler", cudnn_grid_sampler, kBackend | kGpuOnly | kForHost},
