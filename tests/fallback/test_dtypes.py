@@ -163,6 +163,24 @@ def test_float8_becomes_float16() -> None:
         assert torch.tensor([0.5, 2.0]).to(torch.float8_e4m3fn).to("mps").tolist() == [0.5, 2.0]
 
 
+@on("mps:real")
+def test_checkpoints_in_float8_are_read_as_float16() -> None:
+    warnings.simplefilter("ignore")
+    file = io.BytesIO()
+    torch.save({"w": torch.tensor([[0.5, -2.0], [1.5, 3.0]]).to(torch.float8_e5m2).T}, file)
+    file.seek(0)
+    torch.load(file)  # torch keeps the functions that it found
+    torchdevice.activate(policy="portable")
+    for weights_only in (True, False):
+        file.seek(0)
+        loaded = torch.load(file, map_location="cuda", weights_only=weights_only)["w"]
+        assert (loaded.dtype, loaded.device.type) == (torch.float16, "mps")
+        assert loaded.tolist() == [[0.5, 1.5], [-2.0, 3.0]]
+    torchdevice.deactivate()
+    file.seek(0)
+    assert torch.load(file)["w"].dtype is torch.float8_e5m2
+
+
 @on("mps:real", env={"TORCHDEVICE_FLOAT64": "error"})
 def test_float8_is_refused_on_demand() -> None:
     torchdevice.activate(policy="portable")

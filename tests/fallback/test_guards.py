@@ -120,7 +120,8 @@ def test_refused_dtypes_run_elsewhere_and_others_natively() -> None:
         assert torch.equal(there.to("cpu"), nn.functional.conv2d(x, weight))
     assert torchdevice.virtual.denied() == {"aten::_convolution": 1}
     fallback.clear()
-    nn.functional.conv2d(x.float().to("mps"), weight.float().to("mps"))
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        nn.functional.conv2d(x.to(dtype).to("mps"), weight.to(dtype).to("mps"))
     assert fallback.totals() == {}
     powers = torch.tensor([2.0, 3.0], device="mps").float_power(2)  # torch computes it in float64
     assert (powers.tolist(), powers.device.type) == ([4.0, 9.0], "mps")

@@ -45,6 +45,10 @@ DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 STORAGE_BASE = "torch.storage._StorageBase"
 # What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.
 REBUILD_TENSOR = "torch._utils._rebuild_tensor"
+# The same for dtypes that are younger than storages with a dtype (float8), and the table in which loading of weights
+# looks it up. Expiry: the same.
+REBUILD_OF_BYTES = "torch._utils._rebuild_tensor_v3"
+ALLOWED_BY_NAME = "torch._weights_only_unpickler._get_allowed_globals"
 # What the pickles of packages name to make a script module with. Expiry: scripts, which torch has deprecated.
 UNPACKAGE_SCRIPT = "torch.jit._script.unpackage_script_module"
 # Which device types optimizers take with capturable=True. Expiry: no list there.

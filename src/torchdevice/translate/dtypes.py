@@ -7,12 +7,13 @@ Adapters for `.double()`, for tensors in a checkpoint and for copies that must b
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
 import torch
 
-from torchdevice._torch.core import RealDevice, RealTensor, place_storage, untyped_of
+from torchdevice._torch.core import REBUILD_OF_BYTES, RealDevice, RealTensor, place_storage, untyped_of
 from torchdevice.policy.dtypes import dtype_on, refused_dtype
 from torchdevice.translate import changes
 from torchdevice.translate.engine import Function, dress
@@ -148,19 +149,55 @@ def waiting_copy(original: Function, path: str, translator: Translator) -> Funct
 def rebuilt(original: Function, path: str, translator: Translator) -> Function:
     """What `torch.load` builds tensors with: bytes of a dtype that the target lacks are read on the CPU."""
 
-    def rebuild(storage: Any, *args: Any) -> Any:
-        untyped = untyped_of(storage)
-        dtype, device = storage.dtype, untyped.device
-        narrow = dtype_on(device.type, dtype)
-        # Not left to torch's refusal: the tensor that it makes first and fills later would itself be narrowed.
-        if narrow is dtype or translator.situation.float64 == "error" or not translator.in_force:
-            return original(storage, *args)
-        empty = torch.ops.aten.empty.memory_format([0], dtype=dtype, device=RealDevice("cpu"))
-        here = empty.set_(place_storage(untyped, "cpu"), *args)
-        note("torch.load", dtype, "cpu" if translator.situation.float64 == "cpu" else narrow, translator)
-        if translator.situation.float64 == "cpu":
-            return here
-        narrowed_here = torch.ops.aten._to_copy.default(here, dtype=narrow)
-        return torch.ops.aten._to_copy.default(narrowed_here, device=device)
+    def rebuild(storage: Any, *place: Any) -> Any:
+        if not _reads_on_the_cpu(storage, storage.dtype, translator):
+            return original(storage, *place)
+        return _read_on_the_cpu(storage, storage.dtype, place, translator)
 
     return dress(rebuild, original, path)
+
+
+def rebuilt_of_bytes(original: Function, path: str, translator: Translator) -> Function:
+    """The same for dtypes whose storages do not know them, such as float8."""
+
+    def rebuild(
+        storage: Any, offset: int, size: Any, stride: Any, grad: bool, hooks: Any, dtype: Any, metadata: Any = None
+    ) -> Any:
+        if not _reads_on_the_cpu(storage, dtype, translator):
+            return original(storage, offset, size, stride, grad, hooks, dtype, metadata)
+        return _read_on_the_cpu(storage, dtype, (offset, size, stride), translator).requires_grad_(grad)
+
+    return dress(rebuild, original, path)
+
+
+def allowed_by_name(original: Function, path: str, translator: Translator) -> Function:
+    """The functions that `torch.load(weights_only=True)` calls by name: torch keeps those of the first load."""
+    ours: dict[str, Any] = {}
+
+    def allowed() -> dict[str, Any]:
+        if not ours:
+            ours.update(original())
+            ours[REBUILD_OF_BYTES] = rebuilt_of_bytes(
+                inspect.unwrap(ours[REBUILD_OF_BYTES]), REBUILD_OF_BYTES, translator
+            )
+        return ours
+
+    return dress(allowed, original, path)
+
+
+def _reads_on_the_cpu(storage: Any, dtype: torch.dtype, translator: Translator) -> bool:
+    """Not left to torch's refusal: the tensor that it makes first and fills later would itself be narrowed."""
+    lacked = dtype_on(untyped_of(storage).device.type, dtype) is not dtype
+    return lacked and translator.situation.float64 != "error" and translator.in_force
+
+
+def _read_on_the_cpu(storage: Any, dtype: torch.dtype, place: tuple[Any, ...], translator: Translator) -> torch.Tensor:
+    untyped = untyped_of(storage)
+    narrow = dtype_on(untyped.device.type, dtype)
+    empty = torch.ops.aten.empty.memory_format([0], dtype=dtype, device=_CPU)
+    here = empty.set_(place_storage(untyped, "cpu"), *place)
+    note("torch.load", dtype, "cpu" if translator.situation.float64 == "cpu" else narrow, translator)
+    if translator.situation.float64 == "cpu":
+        return here
+    narrowed_here = torch.ops.aten._to_copy.default(here, dtype=narrow)
+    return torch.ops.aten._to_copy.default(narrowed_here, device=untyped.device)

@@ -105,6 +105,8 @@ WRITTEN = (
     Point("torch.special.softmax", dtypes.with_dtype, when=NARROWING),
     Point("torch.special.log_softmax", dtypes.with_dtype, when=NARROWING),
     Point(core.REBUILD_TENSOR, dtypes.rebuilt, when=NARROWING),
+    Point(core.REBUILD_OF_BYTES, dtypes.rebuilt_of_bytes, when=NARROWING),
+    Point(core.ALLOWED_BY_NAME, dtypes.allowed_by_name, when=NARROWING),
     Point("torch.Tensor.pin_memory", adapters.pin_memory),
     Point("torch.Tensor.is_pinned", adapters.is_pinned),
     Point("torch.Tensor.record_stream", adapters.record_stream),

@@ -154,13 +154,17 @@ def denied_dtypes(key: str) -> dict[str, frozenset[str]]:
     if key != "MPS":
         return {}
     denied: dict[str, frozenset[str]] = {}
-    for opinfo, dtypes in mps_lists().get("UNIMPLEMENTED_XFAILLIST", {}).items():
+    lists = mps_lists().get("UNIMPLEMENTED_XFAILLIST", {})
+    for opinfo, dtypes in lists.items():
         # None: not implemented at all, which native_functions.yaml says more exactly. float32: only single samples
         # fail (a norm that needs an SVD), or the operator would not exist.
         if not dtypes or "float32" in dtypes:
             continue
         for kernel in kernels_of(opinfo):
-            denied[kernel] = denied.get(kernel, frozenset()).union(dtypes)
+            # Functions with one kernel: it refuses what all refuse. (Transposed convolutions lack half precision.)
+            shared = [other for other, kernels in _KERNEL_OF.items() if kernel in kernels and opinfo in _KERNEL_OF]
+            refused = frozenset(dtypes).intersection(*(lists.get(other) or () for other in shared))
+            denied[kernel] = denied.get(kernel, frozenset()) | refused
     return denied
 
 

@@ -1,7 +1,7 @@
 import torch
 
 model = torch.nn.Linear(4, 1).to("mps")
-optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("mps")
+optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("mps", init_scale=128.0)
 for _ in range(2):
     with torch.autocast("mps", dtype=torch.half):
         loss = torch.nn.functional.mse_loss(model(torch.ones(2, 4, device="mps")), torch.zeros(2, 1, device="mps"))
