@@ -139,6 +139,22 @@ def test_arrays_and_checkpoints_refused() -> None:
             ask()
 
 
+@on("mps:real")
+def test_factories_in_compiled_functions_are_narrowed() -> None:
+    def positions(x: torch.Tensor) -> torch.Tensor:
+        scale = torch.arange(0, 4, 2, dtype=torch.float64, device=x.device) / 4
+        return x * (1.0 / 100**scale) + torch.zeros_like(x, dtype=torch.float64)
+
+    expected = positions(torch.ones(2)).float()
+    torchdevice.activate(policy="portable")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = torch.compile(positions, backend="eager", fullgraph=True)(torch.ones(2, device="mps"))
+    assert found.dtype is torch.float32
+    torch.testing.assert_close(found.cpu(), expected)
+    assert any("torch.arange asked for float64" in str(each.message) for each in caught)
+
+
 FLOAT8 = [dtype for name, dtype in vars(torch).items() if name.startswith("float8_")]
 
 

@@ -22,7 +22,7 @@ from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
 from torchdevice.translate import changes
-from torchdevice.translate.dtypes import narrowed, note
+from torchdevice.translate.dtypes import narrowed, note, traced_dtype
 from torchdevice.translate.engine import Function, dress
 from torchdevice.translate.sharing import is_writable, told_of_copy
 from torchdevice.translate.subclasses import PLAIN, modes, shown_to
@@ -123,19 +123,30 @@ def traceable(original: Function, path: str, translator: Translator, mode: str) 
     def decided(asked: Any) -> Any:
         return translator.translate_traced(asked, path)
 
+    @constant_when_traced
+    def dtype_there(device: Any, dtype: Any) -> Any:
+        return traced_dtype(device, dtype, path, translator)
+
     def fresh(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("generator") is None and kwargs.get("out") is None:
             kwargs["device"] = decided(kwargs.get("device"))
+        if kwargs.get("dtype") is not None:
+            kwargs["dtype"] = dtype_there(kwargs.get("device"), kwargs["dtype"])
         return original(*args, **kwargs)
 
     def unless_tensors(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("device") is not None or not _any_tensor(args, kwargs):
             kwargs["device"] = decided(kwargs.get("device"))
+        if kwargs.get("dtype") is not None:
+            kwargs["dtype"] = dtype_there(kwargs.get("device"), kwargs["dtype"])
         return original(*args, **kwargs)
 
     def like(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("device") is not None:
             kwargs["device"] = decided(kwargs["device"])
+        if kwargs.get("dtype") is not None:
+            where = kwargs.get("device")
+            kwargs["dtype"] = dtype_there(args[0].device if where is None and args else where, kwargs["dtype"])
         return original(*args, **kwargs)
 
     @constant_when_traced

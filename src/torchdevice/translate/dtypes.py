@@ -72,6 +72,16 @@ def _on_cpu(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wide: 
     return original(*args, **{**kwargs, "device": _CPU})
 
 
+def traced_dtype(device: Any, dtype: torch.dtype, path: str, translator: Translator) -> torch.dtype:
+    """For code under torch's compiler: nothing asks the target while it is traced, so nothing is refused then."""
+    if device is None or translator.situation.float64 != "downcast" or not translator.in_force:
+        return dtype
+    narrow = dtype_on(RealDevice(device).type, dtype)
+    if narrow is not dtype:
+        note(path, dtype, narrow, translator)
+    return narrow
+
+
 def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
     """Count the place and warn of it once."""
     asked, became = str(wide).removeprefix("torch."), str(given).removeprefix("torch.")
