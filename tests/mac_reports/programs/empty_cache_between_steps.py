@@ -1,6 +1,6 @@
 import torch
 
-for step in range(3):
+for _ in range(3):
     large = torch.ones(1024, 1024, device="mps")
     total = large.sum().item()
     del large
