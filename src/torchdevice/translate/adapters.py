@@ -127,27 +127,24 @@ def traceable(original: Function, path: str, translator: Translator, mode: str) 
     def dtype_there(device: Any, dtype: Any) -> Any:
         return traced_dtype(device, dtype, path, translator)
 
+    def made(where: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        dtype = kwargs.get("dtype")
+        return original(*args, **(kwargs if dtype is None else {**kwargs, "dtype": dtype_there(where, dtype)}))
+
     def fresh(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("generator") is None and kwargs.get("out") is None:
             kwargs["device"] = decided(kwargs.get("device"))
-        if kwargs.get("dtype") is not None:
-            kwargs["dtype"] = dtype_there(kwargs.get("device"), kwargs["dtype"])
-        return original(*args, **kwargs)
+        return made(kwargs.get("device"), args, kwargs)
 
     def unless_tensors(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("device") is not None or not _any_tensor(args, kwargs):
             kwargs["device"] = decided(kwargs.get("device"))
-        if kwargs.get("dtype") is not None:
-            kwargs["dtype"] = dtype_there(kwargs.get("device"), kwargs["dtype"])
-        return original(*args, **kwargs)
+        return made(kwargs.get("device"), args, kwargs)
 
     def like(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("device") is not None:
             kwargs["device"] = decided(kwargs["device"])
-        if kwargs.get("dtype") is not None:
-            where = kwargs.get("device")
-            kwargs["dtype"] = dtype_there(args[0].device if where is None and args else where, kwargs["dtype"])
-        return original(*args, **kwargs)
+        return made(kwargs.get("device") or (args[0].device if args else None), args, kwargs)
 
     @constant_when_traced
     def state() -> Any:
