@@ -25,7 +25,7 @@ from torchdevice.virtual import build
 from torchdevice.virtual.installer import installed
 
 # In the name of an operator that takes or gives tensors which are more than strided memory.
-_OTHER_TENSORS = ("sparse", "quantize")
+_OTHER_TENSORS = ("sparse", "quantize", "nested")
 
 
 class Counter(ctypes.Structure):
