@@ -1,10 +1,10 @@
-"""torch's own distributed tests, as far as they are in its wheel, with BACKEND=nccl on what is here.
+"""torch's own distributed tests, as far as they are in its wheel, with BACKEND=nccl on the backends of this machine.
 
     python -m tools.distributed.torch_suite              all settings; writes the figures into docs/distributed.md
     torchrun … -m tools.distributed.torch_suite FOLDER   one rank (started by the first form)
 
-torch starts fresh processes for each of its 300 tests. Here the ranks stay and go through the tests one by one, each
-with a process group of its own; a test that gets out of step costs its timeout.
+torch starts fresh processes for each of its 300 tests. Here the ranks keep running and execute the tests one by one, each
+with its own process group. A test on which the ranks disagree waits for its timeout.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ SETTINGS = {
 TIMEOUT = timedelta(seconds=20)
 RANKS = 3
 MODULE = "torch.testing._internal.distributed.distributed_test"
-# They end their process, wait for minutes on purpose, or need processes that torch starts for each test.
+# They end their process, wait for minutes by design, or need processes that torch starts for each test.
 LEFT_OUT = {
     "test_ddp_has_finalized": "ends its process",
-    "test_monitored_barrier_allreduce_hang": "waits for a timeout on purpose",
-    "test_monitored_barrier_allreduce_hang_wait_all_ranks": "waits for a timeout on purpose",
-    "test_monitored_barrier_failure_order": "waits for a timeout on purpose",
-    "test_monitored_barrier_gloo_rank_0_timeout": "waits for a timeout on purpose",
-    "test_monitored_barrier_gloo_subgroup": "waits for a timeout on purpose",
-    "test_monitored_barrier_wait_all_ranks": "waits for a timeout on purpose",
+    "test_monitored_barrier_allreduce_hang": "waits for a timeout by design",
+    "test_monitored_barrier_allreduce_hang_wait_all_ranks": "waits for a timeout by design",
+    "test_monitored_barrier_failure_order": "waits for a timeout by design",
+    "test_monitored_barrier_gloo_rank_0_timeout": "waits for a timeout by design",
+    "test_monitored_barrier_gloo_subgroup": "waits for a timeout by design",
+    "test_monitored_barrier_wait_all_ranks": "waits for a timeout by design",
     "test_ddp_remove_autograd_hooks": "leaves its process unusable",
 }
-# Why a test fails that is no fault of the computation: a piece of its traceback, and what it means.
+# Failures that are not errors of the computation: a part of the traceback, and the reason ("because the test …").
 REASONS = {
-    "self.assertEqual(len(events)": "looks for profiler events under the name `nccl:…`; they are gloo's",
-    "_profiler": "looks for profiler events under the name `nccl:…`; they are gloo's",
+    "self.assertEqual(len(events)": "looks for profiler events named `nccl:…`; gloo's have other names",
+    "_profiler": "looks for profiler events named `nccl:…`; gloo's have other names",
     "'torchvision' is not defined": "needs torchvision",
-    "Pair is not connected": "a rank sends to itself, which gloo does not do",
-    "'gloo' != 'nccl'": "reads the backend from torch's log, which has the truth",
-    "current_accelerator": "asks torch.accelerator, which tells torch's own files the truth",
-    "torch.accelerator": "asks torch.accelerator, which tells torch's own files the truth",
-    "doesn't support events": "DDP's own mixed precision waits on events, which torch has for accelerators only",
+    "Pair is not connected": "lets a rank send to itself, which gloo does not support",
+    "'gloo' != 'nccl'": "reads the backend from torch's log, which names gloo",
+    "current_accelerator": "uses torch.accelerator, which reports the real device to torch's own files",
+    "torch.accelerator": "uses torch.accelerator, which reports the real device to torch's own files",
+    "doesn't support events": "uses DDP's own mixed precision, which waits for events that torch has for accelerators only",
     "is out of range. Valid ranks": "needs four ranks",
-    "failed to listen on any local network": "has all ranks listen at the port of torchrun's own store",
-    "None is not 0": "reads `device_ids` back, of which the CPU has none",
-    "'' != '0'": "reads `device_ids` back, of which the CPU has none",
-    "Cannot access accelerator device": "the hook waits for the stream of an accelerator",
+    "failed to listen on any local network": "lets all ranks listen on the port of torchrun's own store",
+    "None is not 0": "checks `device_ids`, which are omitted on the CPU",
+    "'' != '0'": "checks `device_ids`, which are omitted on the CPU",
+    "Cannot access accelerator device": "uses a hook that waits for the stream of an accelerator",
     "test_ddp_apply_optim_in_backward": "lets SGD diverge (weights of 10⁶): rounding grows past its tolerance",
-    "test_ddp_uneven_inputs": "convolves for longer than the 20 s that a collective gets in this run",
+    "test_ddp_uneven_inputs": "computes longer than the 20 s timeout of collectives in this run",
     "Unsupported global: GLOBAL": "loads a function with `weights_only`, which plain torch refuses as well",
-    "only implemented for GLOO": "wants a group whose backend is called gloo",
-    "nccl_socket_ifname": "wants the log of a group whose backend is called gloo",
+    "only implemented for GLOO": "needs a group whose backend is called gloo",
+    "nccl_socket_ifname": "needs the log of a group whose backend is called gloo",
 }
 BEGIN, END = "<!-- torch_suite begins -->", "<!-- torch_suite ends -->"
 
@@ -74,7 +74,7 @@ def rank_main(folder: Path) -> None:
     _count_as_user_code()
     from torch.testing._internal.distributed import distributed_test
 
-    # A profile has the truth, gloo's events: their names are not asked for, so that the tests get to the values.
+    # A profile shows gloo's events. The tests must not look for NCCL's names, so that they go on to compare values.
     distributed_test.PROFILING_SUPPORTED_BACKENDS.remove(dist.Backend.NCCL)
     base = distributed_test.DistributedTest._DistTestBase
     kind = type("TestDistBackend", (distributed_test.TestDistBackend, base), {})
@@ -103,7 +103,7 @@ def rank_main(folder: Path) -> None:
             dist.destroy_process_group()
         if rank == 0:
             (folder / "unfinished").write_text(json.dumps(outcomes))
-            (folder / "unfinished").replace(folder / "outcomes.json")  # whole, whenever somebody ends this
+            (folder / "unfinished").replace(folder / "outcomes.json")  # atomic, so that it is complete if this process is killed
     os._exit(0)  # a test may have left threads behind
 
 
@@ -129,7 +129,7 @@ def _run(case: unittest.TestCase, name: str, rank: int) -> list[str]:
 
 
 def _count_as_user_code() -> None:
-    """torch's own files get the truth about devices; its tests are programs like any other, and ask when imported."""
+    """Treat torch's tests as user code; torch's own files get the real devices. The tests query devices on import."""
     import torchdevice
     from torchdevice._torch.core import TORCH_FOLDER
     from torchdevice.policy.resolve import Caller
