@@ -3,8 +3,8 @@
     python -m tools.distributed.torch_suite              all settings; writes the figures into docs/distributed.md
     torchrun … -m tools.distributed.torch_suite FOLDER   one rank (started by the first form)
 
-torch starts fresh processes for each of its 300 tests. Here the ranks keep running and execute the tests one by one, each
-with its own process group. A test on which the ranks disagree waits for its timeout.
+torch starts fresh processes for each of its 300 tests. Here the ranks keep running and execute the tests one by one,
+each with its own process group. A test on which the ranks disagree waits for its timeout.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REASONS = {
     "'gloo' != 'nccl'": "reads the backend from torch's log, which names gloo",
     "current_accelerator": "uses torch.accelerator, which reports the real device to torch's own files",
     "torch.accelerator": "uses torch.accelerator, which reports the real device to torch's own files",
-    "doesn't support events": "uses DDP's own mixed precision, which waits for events that torch has for accelerators only",
+    "doesn't support events": "uses DDP's own mixed precision, which needs events; torch has them for accelerators only",
     "is out of range. Valid ranks": "needs four ranks",
     "failed to listen on any local network": "lets all ranks listen on the port of torchrun's own store",
     "None is not 0": "checks `device_ids`, which are omitted on the CPU",
@@ -103,7 +103,7 @@ def rank_main(folder: Path) -> None:
             dist.destroy_process_group()
         if rank == 0:
             (folder / "unfinished").write_text(json.dumps(outcomes))
-            (folder / "unfinished").replace(folder / "outcomes.json")  # atomic, so that it is complete if this process is killed
+            (folder / "unfinished").replace(folder / "outcomes.json")  # atomic: complete even if we are killed
     os._exit(0)  # a test may have left threads behind
 
 

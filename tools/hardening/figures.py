@@ -18,12 +18,12 @@ BEGIN, END = "<!-- figures: written by make fuzz, make soak and make sanitize --
 # section: what was done, what came out; the fields are those that the target records.
 ROWS = {
     "hypothesis": (
-        "devices that are none, broken checkpoints and files (Hypothesis), `make fuzz`",
+        "invalid devices, broken checkpoints and files (Hypothesis), `make fuzz`",
         "{tests} tests of {examples:,} examples each: {total:,} tried, {failed} failed",
     ),
-    "readers": ("bytes for every reader (Atheris), `make fuzz`", "{readers} readers, {runs:,} runs: {failed} failed"),
+    "readers": ("random bytes for every reader (Atheris), `make fuzz`", "{readers} readers, {runs:,} runs: {failed} failed"),
     "soak": (
-        "mixed work for a long time, `make soak`",
+        "a long run of mixed work, `make soak`",
         "{minutes:.0f} minutes, {rounds:,} rounds, {redirected:,} calls redirected, {fallbacks:,} fallbacks: "
         "memory {growth:+.1f} MB from the first third to the last, the time of a round {slowing:.2f}×",
     ),
@@ -55,7 +55,7 @@ def rendered(kept: dict[str, dict[str, Any]]) -> str:
             )
     details = kept.get("readers", {}).get("each", {})
     if details:
-        lines += ["", "Runs of each reader: " + ", ".join(f"`{name}` {runs:,}" for name, runs in details.items()) + "."]
+        lines += ["", "Runs per reader: " + ", ".join(f"`{name}` {runs:,}" for name, runs in details.items()) + "."]
     return "\n".join(lines) + "\n"
 
 
