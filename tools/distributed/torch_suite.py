@@ -48,7 +48,7 @@ REASONS = {
     "'gloo' != 'nccl'": "reads the backend from torch's log, which names gloo",
     "current_accelerator": "uses torch.accelerator, which reports the real device to torch's own files",
     "torch.accelerator": "uses torch.accelerator, which reports the real device to torch's own files",
-    "doesn't support events": "uses DDP's own mixed precision, which needs events; torch has them for accelerators only",
+    "doesn't support events": "uses DDP's own mixed precision, which needs events; torch has none for CPUs",
     "is out of range. Valid ranks": "needs four ranks",
     "failed to listen on any local network": "lets all ranks listen on the port of torchrun's own store",
     "None is not 0": "checks `device_ids`, which are omitted on the CPU",

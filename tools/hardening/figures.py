@@ -21,7 +21,10 @@ ROWS = {
         "invalid devices, broken checkpoints and files (Hypothesis), `make fuzz`",
         "{tests} tests of {examples:,} examples each: {total:,} tried, {failed} failed",
     ),
-    "readers": ("random bytes for every reader (Atheris), `make fuzz`", "{readers} readers, {runs:,} runs: {failed} failed"),
+    "readers": (
+        "random bytes for every reader (Atheris), `make fuzz`",
+        "{readers} readers, {runs:,} runs: {failed} failed",
+    ),
     "soak": (
         "a long run of mixed work, `make soak`",
         "{minutes:.0f} minutes, {rounds:,} rounds, {redirected:,} calls redirected, {fallbacks:,} fallbacks: "
