@@ -1,4 +1,4 @@
-"""The codebase map in docs/architecture.md: which file of ours answers for which part of torch. Read from the rows."""
+"""The codebase map in docs/architecture.md: which module handles which part of torch. Built from the rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMESPACES = {
 
 
 def answering_modules(entries: Iterable[Entry]) -> dict[str, str]:
-    """Which module of ours answers for a name: the one whose code its treatment runs. Names that pass have none."""
+    """The module that handles each name: the one whose code its treatment runs. Names that pass through have none."""
     adapters_of = {point.path: point.adapter.__module__ for point in all_points()}
     rows_of = dict.fromkeys(accelerator.WORDS, accelerator.__name__)
     rows_of |= dict.fromkeys((row.path for row in (*OUTSIDE, *BUILDERS)), outside.__name__)
@@ -45,7 +45,7 @@ def answering_modules(entries: Iterable[Entry]) -> dict[str, str]:
 
 
 def codebase_map(entries: Iterable[Entry], modules: dict[str, str]) -> str:
-    """`modules`: entry name → the module of ours whose code answers."""
+    """`modules`: entry name → the module that handles it."""
     counted: dict[str, Counter[str]] = {}
     examples: dict[str, list[str]] = {}
     for entry in entries:
@@ -53,7 +53,7 @@ def codebase_map(entries: Iterable[Entry], modules: dict[str, str]) -> str:
         if module is not None:
             counted.setdefault(module, Counter())[entry.namespace] += 1
             examples.setdefault(module, []).append(entry.name)
-    lines = ["| module of ours | answers for | for example |", "| --- | --- | --- |"]
+    lines = ["| module | handles | for example |", "| --- | --- | --- |"]
     for module, spaces in sorted(counted.items()):
         parts = ", ".join(f"{space} {count}" for space, count in spaces.most_common(8))
         shown = ", ".join(f"`{name}`" for name in examples[module][:3])
@@ -62,7 +62,7 @@ def codebase_map(entries: Iterable[Entry], modules: dict[str, str]) -> str:
 
 
 def put_into(path: Path, text: str) -> None:
-    """Replace what stands between the marks."""
+    """Replace the text between the markers."""
     page = path.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
