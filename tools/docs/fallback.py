@@ -1,6 +1,6 @@
-"""Writes docs/fallback.md and docs/mlx.md: what is generated in them comes from the code and a virtual mps (`make docs`).
+"""Writes docs/fallback.md and docs/mlx.md: text, and lists from the code and a virtual mps (`make docs`).
 
-The figures of conformance are what `python -m tools.conformance.sweep` printed; they are kept as they stand.
+The conformance figures were printed by `python -m tools.conformance.sweep`; they are kept as they are on the page.
 """
 # ruff: noqa: E501 - paragraphs of Markdown
 
@@ -22,9 +22,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 FALLBACK = """# Operators that the target lacks
 
-Code that calls an operator for which the accelerator has no kernel runs all the same: its arguments go to the CPU (or to
-MLX), the operator runs there, its results come back to the accelerator, and gradients flow as if nothing had happened.
-Operators that the accelerator has are not touched, but for the few under *Guards*, whose own kernel is asked first.
+If the accelerator has no kernel for an operator, TorchDevice copies the arguments to the CPU (or to MLX), runs the operator there,
+and copies the results back to the accelerator. Autograd works as usual. Operators that the accelerator has are not changed, except
+for the few under *Guards*, whose native kernel runs first.
 
 ```python
 import torchdevice, torch
@@ -40,84 +40,86 @@ for record, figures in torchdevice.fallback.totals().items():
 | --- | --- | --- |
 | `TORCHDEVICE_FALLBACK` | `auto` (default) | `mlx,cpu` on a Mac with MLX installed, else `cpu` |
 | | `cpu` | the CPU |
-| | `mlx,cpu` | MLX where a rule is exact and it pays, else the CPU ([the rules](mlx.md)) |
-| | `off` | raise `FallbackRefused` (a `NotImplementedError`), which names operator, dtype and line |
-| `TORCHDEVICE_FLOAT64` | `downcast` (default) | float64 becomes float32, complex128 complex64, float8 float16; one warning a place |
+| | `mlx,cpu` | MLX where a rule is exact and faster, else the CPU ([the rules](mlx.md)) |
+| | `off` | raise `FallbackRefused` (a `NotImplementedError`), which names the operator, the dtype and the line |
+| `TORCHDEVICE_FLOAT64` | `downcast` (default) | float64 becomes float32, complex128 complex64, float8 float16; one warning per place |
 | | `cpu` | such tensors stay on the CPU |
 | | `error` | torch's own `TypeError` |
 
-float64 is met at factories, `.to`, `.double()`, `.type`, `.cuda()`, `from_numpy`, DataLoader batches, `torch.load`,
-`Module.double`/`.to`, `softmax(dtype=)` and `float_power_`. Copies to MPS with `non_blocking=True` wait, because they can hand out memory too
-early there: `.to`, `.cuda`, `Module.to`, `copy_`.
+The setting for float64 applies to factories, `.to`, `.double()`, `.type`, `.cuda()`, `from_numpy`, DataLoader batches, `torch.load`,
+`Module.double`/`.to`, `softmax(dtype=)` and `float_power_`. Copies to MPS with `non_blocking=True` (`.to`, `.cuda`, `Module.to`, `copy_`) are made
+blocking, because torch can reuse the source memory too early there.
 
 ## How it works
-- **What is missing** is read from the dispatcher when a session starts: registered kernels, not trial. Each gap gets a
-  kernel through `torch.library`, taken back by `deactivate()`. {covered}
-- **Operators of extensions** (`torchvision::…`, your own by `torch.library`) with a kernel for the CPU only are covered too,
-  whenever they are loaded or registered; a kernel for the target that comes later takes its place.
-  A kernel in Python for an accelerator that is not here (`library.impl("f", kernel, "CUDA")`) serves the target, also the CPU, where the
-  program has none for the CPU.
-- **The kernel is C++** where a library has it: the library of virtual devices, or one that `torchdevice calibrate` builds for a
-  real accelerator. Calls are counted there by operator, dtypes and line; Python is called once per new line. On a virtual
-  device whose memory is the host's nothing is copied: `bytes` then says what would have been. Without a library, for random
-  numbers, sparse tensors and operators that MLX may take, and before torch 2.10 the same is done by Python.
-- **The schema decides how arguments move**: functional, in-place, `out=`, views, lists, generators, devices. A storage that
-  several arguments share moves once; a written argument is copied back into the tensor that the caller holds.
-- **Guards** are for kernels that exist but refuse some dtypes or sizes: the native kernel is asked first, its refusal (known
-  words, never a general `RuntimeError`, `ValueError` or out-of-memory) leads to the chain and is remembered. A guarded
-  call costs a few microseconds, so only these have one: {guarded}. `torchdevice.fallback.guard("aten::linear")` adds one.
-  `adaptive_max_pool2d` to sizes that do not divide is not even asked: up to torch 2.13 Metal's values are
-  [wrong there](https://github.com/pytorch/pytorch/issues/190064), without a word.
-  Without a guard because they are called at every step: {exempt}.
+- **Missing kernels** are read from the dispatcher's registrations when a session starts; no operator is called for this. Each gap
+  gets a kernel through `torch.library`, which `deactivate()` removes. {covered}
+- **Operators of extensions** (`torchvision::…`, your own by `torch.library`) that have only a CPU kernel are covered too,
+  whenever they are loaded or registered. A kernel for the target that is registered later replaces the fallback.
+  A Python kernel for an accelerator that the host lacks (`library.impl("f", kernel, "CUDA")`) is used for the target. If the target is
+  the CPU, it is used unless the program registers a CPU kernel.
+- **The fallback kernel is C++** if a library provides it: the library of virtual devices, or one that `torchdevice calibrate` builds
+  for a real accelerator. It counts calls by operator, dtypes and line, and calls Python once per new line. On a virtual
+  device whose memory is the host's nothing is copied; `bytes` then gives the size that a real device would copy. Python does the same
+  without a library, for random numbers, for sparse tensors, for operators that MLX may run, and before torch 2.10.
+- **The schema determines how arguments are copied**: functional, in-place, `out=`, views, lists, generators, devices. A storage that
+  several arguments share is copied once. An argument that is written to is copied back into the caller's tensor.
+- **Guards** are for kernels that exist but refuse some dtypes or sizes. The native kernel runs first. If it refuses with a known
+  message (never a general `RuntimeError`, `ValueError` or out-of-memory error), the fallback runs, and the refusal is cached. A guarded
+  call takes a few microseconds longer, so only these operators have a guard: {guarded}. `torchdevice.fallback.guard("aten::linear")` adds one.
+  `adaptive_max_pool2d` to sizes that do not divide always falls back, because up to torch 2.13 Metal silently returns
+  [wrong values](https://github.com/pytorch/pytorch/issues/190064).
+  These have no guard, because models call them at every step: {exempt}.
 - **Compressed sparse tensors** (CSR, CSC, BSR, BSC): torch 2.13 refuses to construct one on `mps`. Here
-  `x.to_sparse_csr()`, `torch.sparse_csr_tensor(…, device="mps")` and `csr.to("mps")` give a tensor of a class of ours with that device,
-  layout and gradients; its parts are in CPU memory and each operator on it is a fallback. `values()` is a copy there: a write
-  to it does not reach the tensor. A checkpoint holds it as a plain CPU tensor.
-- **Quantized tensors** cannot be on `mps`: what `torch.quantize_per_tensor` gives stays on the CPU, and so does what is computed of it.
-  Nested tensors of the strided layout cannot be there either: those that are made of tensors on `mps` stay on the CPU too.
-  `layout=torch.jagged` can.
+  `x.to_sparse_csr()`, `torch.sparse_csr_tensor(…, device="mps")` and `csr.to("mps")` return an instance of a tensor subclass with that
+  device, layout and gradients. Its parts are in CPU memory, and each operator on it is a fallback. `values()` returns a copy: a write
+  to it does not change the tensor. A checkpoint stores it as a plain CPU tensor.
+- **Quantized tensors** are not possible on `mps`: the result of `torch.quantize_per_tensor` stays on the CPU, and so do results computed
+  from it. The same holds for nested tensors of the strided layout. Those with `layout=torch.jagged` can be on `mps`.
 
 ## The matrix
-`torchdevice.fallback.matrix()` has every aten operator, and so has the command `torchdevice ops [--target mps] [--search TEXT]
-[--route native|guarded|mlx|cpu] [--json]`; for a device that is not here it is read from torch's own list of kernels. For torch {version} on `mps` (as `support="real"` reads it), with `mlx,cpu`:
+`torchdevice.fallback.matrix()` returns the route of every aten operator. The command `torchdevice ops [--target mps] [--search TEXT]
+[--route native|guarded|mlx|cpu] [--json]` prints it. For a device that the host lacks it is read from torch's own list of kernels. For torch {version} on `mps` (as `support="real"` reads it), with `mlx,cpu`:
 
-| where | operators |
+| route | operators |
 | --- | --- |
 {matrix}
 
-*nowhere*: operators of other backends (cuDNN, MKL-DNN, quantized engines), which have no CPU kernel under this layout either.
+*nowhere*: operators of other backends (cuDNN, MKL-DNN, quantized engines), which have no CPU kernel for this layout either.
 
-On MLX where it pays: {on_mlx}. On the CPU: {elsewhere}.
+On MLX where it is faster: {on_mlx}. On the CPU: {elsewhere}.
 
 ## Conformance
-`python -m tools.conformance.sweep float32` runs every OpInfo sample (at most 40 an operator) on a virtual mps that refuses what
-a Mac refuses, forward and gradient, against the CPU. Figures of torch 2.13:
+`python -m tools.conformance.sweep float32` runs every OpInfo sample (at most 40 per operator), forward and gradient, on a virtual
+mps that refuses what a Mac refuses, and compares it with the CPU. Figures for torch 2.13:
 
 {figures}
 
-What does not pass: integer `linear`, 18 samples of int64. The Metal kernel refuses integers, and a guard would add microseconds
-to every `linear` of every model (the dispatcher cannot choose by dtype, and a guard is Python): `torchdevice.fallback.guard("aten::linear")`
-switches it on for programs that need it, and with it 4361 of 4361 samples pass (`python -m tools.conformance.sweep int64 aten::linear`).
+18 samples of int64 do not pass, all of `linear`. The Metal kernel refuses integers. A guard is Python, because the dispatcher cannot
+choose by dtype, and would add microseconds to every `linear` of every model. `torchdevice.fallback.guard("aten::linear")`
+adds it for programs that need it; then 4361 of 4361 samples pass (`python -m tools.conformance.sweep int64 aten::linear`).
 
 ## Cost
-`torchdevice bench fallbacks` measures it; [benchmarks.md](benchmarks.md) has the figures: what a fallback costs beyond its copies and its
-computation, each call against `PYTORCH_ENABLE_MPS_FALLBACK=1`, and asking MLX first against the CPU alone. torch's own fallback is C++; on the
-virtual device a copy costs it a few hundred nanoseconds, on a Mac it waits for the GPU, and waiting is what both would be made of.
+`torchdevice bench fallbacks` measures three things: the cost of a fallback beyond its copies and its computation, each call compared
+with `PYTORCH_ENABLE_MPS_FALLBACK=1`, and `mlx,cpu` compared with `cpu`. The figures are in [benchmarks.md](benchmarks.md). They are for
+a virtual device, where a copy by torch's own C++ fallback takes a few hundred nanoseconds. On a Mac a copy waits for the GPU, and
+that wait should dominate in both fallbacks; it was not measured.
 """
 
 MLX = """# MLX in place of the CPU
 
 With `TORCHDEVICE_FALLBACK=mlx,cpu` (the default on a Mac with `mlx` installed) an operator that the target lacks runs on MLX if
-there is a rule for it that is exact for the call, and if it pays. A rule *declines* what it cannot do exactly (a dtype, a
-flag, an empty tensor, two dtypes in one call), and the CPU takes over; the reason is in the record.
+a rule for it is exact for the call, and if MLX is expected to be faster. A rule *declines* a call that it cannot compute exactly
+(a dtype, a flag, an empty tensor, two dtypes in one call). The CPU then runs it, and the record has the reason.
 
-Every rule is verified: the aten calls that OpInfo samples make are made again on MLX and compared (`tests/fallback/test_mlx.py`).
+Every rule is verified: a test repeats the aten calls of the OpInfo samples on MLX and compares the results
+(`tests/fallback/test_mlx.py`).
 
-When it pays is a table: the number of elements from which MLX is used. The shipped one is careful: with MLX on the CPU nothing
-(the same cores, and a crossing on top), with MLX on a GPU large products only. `torchdevice calibrate` measures every rule against the
-CPU at up to five sizes on your machine, crossings included, and keeps its table in the cache (`--dry-run`, `--reset`, `--json`, `--search TEXT`). An
-operator then runs on MLX from the smallest size at which MLX took at most 0.9 of the CPU's time there and at every larger one;
-a table of another torch, MLX or device does not count. An operator that never pays is not asked for, so `mlx,cpu` costs what `cpu` costs.
+A table gives the number of elements from which MLX is used for each operator. The shipped table uses MLX only for large matrix products
+with MLX on a GPU. With MLX on the CPU it uses none, because MLX has the same cores and adds a copy. `torchdevice calibrate` measures
+every rule against the CPU at up to five sizes on your machine, including copies, and keeps its table in the cache (`--dry-run`,
+`--reset`, `--json`, `--search TEXT`). An operator then runs on MLX from the smallest size from which on MLX took at most 0.9 of the CPU's
+time at every size. A table of another torch, MLX or device is ignored. An operator that is never faster on MLX is not tried there,
+so `mlx,cpu` then costs what `cpu` costs.
 
 {count} rules:
 
@@ -134,14 +136,14 @@ def names(values: object) -> str:
 
 
 def kept(path: Path, heading: str) -> str:
-    """The lines of a section that other programs measured, as they stand."""
+    """The table of a section that another program measured, copied from the page."""
     text = path.read_text() if path.exists() else ""
     rest = text.partition(heading)[2].partition("\n## ")[0]
     return "\n".join(line for line in rest.splitlines() if line.startswith("|"))
 
 
 def pages() -> dict[Path, str]:
-    """Both files as they should be. Needs a virtual mps with the Mac's own kernels and `TORCHDEVICE_FALLBACK=mlx,cpu`."""
+    """The text of both files. Needs a virtual mps with the Mac's own kernels and `TORCHDEVICE_FALLBACK=mlx,cpu`."""
     path = DOCS / "fallback.md"
     figures = kept(path, "## Conformance")
     torchdevice.activate(policy="portable")
