@@ -48,7 +48,7 @@ for record, figures in torchdevice.fallback.totals().items():
 
 The setting for float64 applies to factories, `.to`, `.double()`, `.type`, `.cuda()`, `from_numpy`, DataLoader batches, `torch.load`,
 `Module.double`/`.to`, `softmax(dtype=)` and `float_power_`. Copies to MPS with `non_blocking=True` (`.to`, `.cuda`, `Module.to`, `copy_`) are made
-blocking, because torch can reuse the source memory too early there.
+blocking, because on MPS such a copy can expose memory that is not written yet.
 
 ## How it works
 - **Missing kernels** are read from the dispatcher's registrations when a session starts; no operator is called for this. Each gap

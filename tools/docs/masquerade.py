@@ -13,43 +13,47 @@ HEAD = f"""# The masquerade: what `torch.cuda` answers where there is no CUDA
 
 Printed by `python -m tools.docs.masquerade`; do not edit.
 
-While TorchDevice is active on a host without CUDA, every public name of `torch.cuda` answers user code, and so do
-`torch.mps` on a host without Metal and `torch.xpu` on one without an Intel GPU. `TORCHDEVICE_MASQUERADE=0` switches it
-off: requests for devices are still translated, and `torch.cuda.is_available()` is `False` as in plain torch.
+While TorchDevice is active on a host without CUDA, every public name of `torch.cuda` works in user code. So does
+`torch.mps` on a host without Metal, and `torch.xpu` on one without an Intel GPU. `TORCHDEVICE_MASQUERADE=0` turns this
+off: requests for devices are still translated, but `torch.cuda.is_available()` is `False` as in plain torch.
 
-**How.** torch's own Python functions and classes run; the C functions under them are answered by the target. So
-signatures, documentation, argument checks and error messages are torch's own.
+**How it works.** torch's own Python functions and classes run on C functions that TorchDevice implements for the target.
+Signatures, documentation, argument checks and error messages are therefore torch's own.
 
-**Who is answered.** Names marked *truth* decide which code runs. They tell user code that the device is there, and the
-truth to torch itself and to packages whose CUDA code needs the real thing: {", ".join(TRUTH_PACKAGES)}.
+**Callers.** Programs use names marked *truth* to decide which code to run. User code is told that the device is present.
+torch itself gets the real answer, and so do packages whose CUDA code needs a real device: {", ".join(TRUTH_PACKAGES)}.
 
-**Records.** `torchdevice.status().simulated_calls` counts the answers; with `TORCHDEVICE_LOG_LEVEL=INFO` every place in
+**Records.** `torchdevice.status().simulated_calls` counts the answers. With `TORCHDEVICE_LOG_LEVEL=INFO` every place in
 user code is logged once.
 
-**`torch.version.cuda`** is `{CUDA_VERSION}` where torch has none. Code that reads it mostly prints it or takes it apart
-(`torch.version.cuda.split(".")`) after `is_available()` said yes, and would crash on `None`; packages that compare it
-with the version that they were built for do so only if they were built for CUDA. `torch.version.hip` stays `None`.
+**`torch.version.cuda`** is `{CUDA_VERSION}` where torch has none. Most code that reads it prints or splits it
+(`torch.version.cuda.split(".")`) after `is_available()` returned true, and would crash on `None`. Packages that compare
+it with the version that they were built for do so only if they were built for CUDA. `torch.version.hip` stays `None`.
 
 **Limits.** Streams do not overlap where the target has one queue. On the CPU, `memory_allocated` counts tensors that
-Python or the autograd graph holds (what an operator needs while it runs shows in the peak), and the peak is the growth
-of the process's resident memory: a multiple of the page size, with what else the process did. On MPS the peak is
-sampled every 10 ms once somebody has asked, so that a shorter one can be missed.
+Python or the autograd graph holds. The temporary memory of operators shows only in the peak, which is the growth of the
+resident memory of the whole process, a multiple of the page size. On MPS the peak is sampled every 10 ms after the
+first query, so a shorter peak can be missed.
 
-**Errors.** When the target is out of memory, or is asked for a device that it does not have, user code meets
-`torch.cuda.OutOfMemoryError` ("CUDA out of memory. Tried to allocate …", with the target's own words at the end) or
-`torch.AcceleratorError`, with the target's error as `__cause__`; `memory_stats()["num_ooms"]` counts. An operator that
-the target lacks is a `NotImplementedError`, which is a `RuntimeError`, as on CUDA. From Python 3.12 on this holds for
-every call, by a monitor of raised exceptions that costs nothing until one is raised. Before, it holds for what takes a
-device (factories, `.to`, `.cuda()`, modules); from other operators the target's error comes as the `RuntimeError` that
-it is, and `except torch.cuda.OutOfMemoryError` and `isinstance` recognise it all the same if they look the name up in
-`torch` or `torch.cuda`: a class that was bound earlier (`from torch.cuda import OutOfMemoryError`) does not. The
-operating system may grant memory that it does not have and end the process later: no Python error tells of that.
+**Errors.** If the target is out of memory, user code gets `torch.cuda.OutOfMemoryError` ("CUDA out of memory. Tried to
+allocate …", with the target's own message at the end). If it asks for a device that the target does not have, it gets
+`torch.AcceleratorError`. The target's error is the `__cause__`; `memory_stats()["num_ooms"]` counts. An operator that the
+target lacks raises a `NotImplementedError`, which is a `RuntimeError`, as on CUDA.
+
+- From Python 3.12 on this holds for every call. It uses a monitor of raised exceptions, which runs only when one is
+  raised.
+- Before Python 3.12 it holds for calls that take a device (factories, `.to`, `.cuda()`, modules). Other operators raise
+  the target's own `RuntimeError`. `except torch.cuda.OutOfMemoryError` and `isinstance` still recognise it if they look
+  up the name in `torch` or `torch.cuda`. A class that was imported earlier (`from torch.cuda import OutOfMemoryError`)
+  does not match.
+
+The operating system may grant memory that it does not have and end the process later. Python raises no error then.
 
 | kind | meaning |
 | --- | --- |
-| mapped | the target's own function, or torch's own, which works here |
+| mapped | the target's own function, or torch's own where it works |
 | simulated | an object or figure with the semantics that the name has on its own device |
-| no-op | nothing to do: harmless, returns what the device would |
+| no-op | does nothing and returns what the device would return |
 | unsupported | raises `torchdevice.CudaOnlyError`, a `NotImplementedError` |
 """
 
@@ -71,9 +75,9 @@ def _neighbours() -> Iterator[str]:
     for row in (*OUTSIDE, *BUILDERS, *CHECKS, *REGISTRIES):
         yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
     yield ""
-    yield "Normalisations with half-precision weights run in float32 under autocast on the CPU, as under CUDA's."
-    yield "On a host without an accelerator `torch.accelerator` answers as `torch.cuda` does, and calls itself `cuda`."
-    yield "Names of `torch.cuda` that the target's own module lacks (`torch.mps.current_device`) are there as well."
+    yield "Under autocast on the CPU, normalisations with half-precision weights run in float32, as on CUDA."
+    yield "On a host without an accelerator `torch.accelerator` gives the answers of `torch.cuda` and reports `cuda`."
+    yield "Names of `torch.cuda` that the target's own module lacks (`torch.mps.current_device`) are added to it."
 
 
 def page() -> str:
