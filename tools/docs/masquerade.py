@@ -17,11 +17,11 @@ While TorchDevice is active on a host without CUDA, every public name of `torch.
 `torch.mps` on a host without Metal, and `torch.xpu` on one without an Intel GPU. `TORCHDEVICE_MASQUERADE=0` turns this
 off: requests for devices are still translated, but `torch.cuda.is_available()` is `False` as in plain torch.
 
-**How it works.** torch's own Python functions and classes run on C functions that TorchDevice implements for the target.
-Signatures, documentation, argument checks and error messages are therefore torch's own.
+**How it works.** torch's own Python functions and classes run on C functions that TorchDevice implements for the
+target. Signatures, documentation, argument checks and error messages are therefore torch's own.
 
-**Callers.** Programs use names marked *truth* to decide which code to run. User code is told that the device is present.
-torch itself gets the real answer, and so do packages whose CUDA code needs a real device: {", ".join(TRUTH_PACKAGES)}.
+**Callers.** Programs use names marked *truth* to decide which code to run. User code is told that the device is
+present. torch itself gets the real answer, and so do packages whose CUDA code needs a real device: {", ".join(TRUTH_PACKAGES)}.
 
 **Records.** `torchdevice.status().simulated_calls` counts the answers. With `TORCHDEVICE_LOG_LEVEL=INFO` every place in
 user code is logged once.
@@ -37,8 +37,8 @@ first query, so a shorter peak can be missed.
 
 **Errors.** If the target is out of memory, user code gets `torch.cuda.OutOfMemoryError` ("CUDA out of memory. Tried to
 allocate …", with the target's own message at the end). If it asks for a device that the target does not have, it gets
-`torch.AcceleratorError`. The target's error is the `__cause__`; `memory_stats()["num_ooms"]` counts. An operator that the
-target lacks raises a `NotImplementedError`, which is a `RuntimeError`, as on CUDA.
+`torch.AcceleratorError`. The target's error is the `__cause__`; `memory_stats()["num_ooms"]` counts. An operator that
+the target lacks raises a `NotImplementedError`, which is a `RuntimeError`, as on CUDA.
 
 - From Python 3.12 on this holds for every call. It uses a monitor of raised exceptions, which runs only when one is
   raised.

@@ -9,39 +9,39 @@ from collections.abc import Iterator
 from torchdevice.packages.libraries import CHECKS
 from torchdevice.packages.table import MODULES, ROWS, Names, Package
 
-HEAD = """# Packages that compute by CUDA itself
+HEAD = """# Packages that need CUDA
 
 Printed by `python -m tools.docs.packages`; do not edit.
 
-`flash_attn`, `xformers`, `apex` and the like are fast ways to compute what torch can compute. Where such a package is not installed,
-`import flash_attn` finds a stand-in under `torchdevice run`, and with `torchdevice.activate(packages=True)` or
-`TORCHDEVICE_PACKAGES=1`. `torchdevice run --no-packages` turns them off.
+`flash_attn`, `xformers`, `apex` and similar packages are fast implementations of functions that torch can compute as well. If such a
+package is not installed, `import flash_attn` finds a stand-in under `torchdevice run`, and with `torchdevice.activate(packages=True)` or
+`TORCHDEVICE_PACKAGES=1`. `torchdevice run --no-packages` turns stand-ins off.
 
-- **A package that is installed is never replaced.** Nothing of a stand-in is loaded before a program imports it.
-- **A program that insists gets it**: an import that nobody catches, or whose handler raises again; `attn_implementation="flash_attention_2"`
-  in transformers; `enable_xformers_memory_efficient_attention()` in diffusers.
-- **A program with another way keeps it.** `importlib.util.find_spec` and `importlib.metadata` say that the package is not there, and an
-  import in `try: … except ImportError: …` that goes on fails as it does without us. So libraries choose as before. Once a program has
-  insisted, the module is in `sys.modules`, and a later `import` in a `try` finds it there.
-- **Every call is counted** with its line: `flash_attn_func → scaled_dot_product_attention, 48 calls`; the last line of `run` has the sum. In
-  compiled code a place counts once, when it is compiled.
-- Gradients flow through everything. Half precision is summed up in float32. Attention whose scores would not fit is computed in
-  blocks of queries, which gradients compute again.
+- **An installed package is never replaced.** A stand-in is not loaded before a program imports it.
+- **A program that requires the package gets the stand-in**: by an import outside of a `try`, or one whose handler raises again; by
+  `attn_implementation="flash_attention_2"` in transformers; by `enable_xformers_memory_efficient_attention()` in diffusers.
+- **A program with an alternative keeps it.** `importlib.util.find_spec` and `importlib.metadata` do not find the package. An import in
+  `try: … except ImportError: …` whose handler continues fails as it does without TorchDevice. So libraries choose as before. Once a
+  program has required the package, the module is in `sys.modules`, and a later `import` in a `try` finds it there.
+- **Every call is counted** with its line: `flash_attn_func → scaled_dot_product_attention, 48 calls`. The summary line of `run` has the
+  total. In compiled code a place counts once, when it is compiled.
+- All functions support gradients. Half precision is accumulated in float32. If the scores of attention would not fit into memory,
+  attention is computed in blocks of queries, which are computed again for the gradients.
 
-`torchdevice scan` and `torchdevice doctor` read the same table. What it lacks is an error that names it; so is an argument that would change a result and is not here.
+`torchdevice scan` and `torchdevice doctor` use the same table. A name that is missing here raises an error that names it. So does an argument that would change the result and is not supported.
 """
 
 TRITON = """
-Where Triton is installed and no NVIDIA GPU is here, `@triton.jit` kernels run in Triton's own interpreter (`TRITON_INTERPRET=1`), on
-virtual devices too; tensors of an accelerator are copied to the CPU and back. `@triton.autotune` takes its first configuration.
-It is correct and slow, and the first launch says so. Where Triton cannot be installed, modules with kernels can be imported, and a
-launch raises `CudaOnlyError` with the kernel's name; torch itself and libraries that test for Triton do not see it. On a virtual `cuda`
-or `xpu` they do not see an installed one either.
+If Triton is installed and there is no NVIDIA GPU, `@triton.jit` kernels run in Triton's own interpreter (`TRITON_INTERPRET=1`), also on
+virtual devices. Tensors on an accelerator are copied to the CPU and back. `@triton.autotune` uses its first configuration.
+The interpreter is correct and slow, and the first launch warns about this. If Triton cannot be installed, modules with kernels can still
+be imported, and a launch raises `CudaOnlyError` with the kernel's name; torch itself and libraries that test for Triton do not find it.
+On a virtual `cuda` or `xpu` they do not find an installed one either.
 """
 
 
 def _described(offer: Names, name: str) -> str:
-    """The first line of what a name says of itself."""
+    """The first line of the docstring of a name."""
     found = getattr(importlib.import_module(f"torchdevice.packages.{offer.home}"), name)
     return (found.__doc__ or "").strip().partition("\n")[0]
 
@@ -69,7 +69,7 @@ def page() -> str:
     lines = [HEAD]
     for row in ROWS:
         lines += [*_section(row), ""]
-    lines += ["## Checks of libraries that say yes", "Asked before an explicit request, and by nobody who chooses.", ""]
+    lines += ["## Checks of libraries that return true", "Libraries run them for an explicit request, not to choose by themselves.", ""]
     lines += ["| library | check | why |", "| --- | --- | --- |"]
     for check in CHECKS:
         keys = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in check.keys)
