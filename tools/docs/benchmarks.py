@@ -1,4 +1,4 @@
-"""Makes docs/benchmarks.md and docs/overhead.svg from benchmarks/results/*.json; measures nothing."""
+"""Writes docs/benchmarks.md and docs/overhead.svg from benchmarks/results/*.json. Measures nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ HEAD = """# Benchmarks
 
 Written by `make bench` from `benchmarks/results/`; do not edit. `torchdevice bench` measures the same on your machine.
 
-Wall time on shared machines lies. Ratios are taken between calls that alternate in one run (median, and the quartiles
-in brackets); calls are counted in instructions by callgrind; startup, threads and epochs without workers in processor
-time. A limit that was passed is marked ✗ and explained below.
+Wall time varies on shared machines. Ratios are therefore taken between calls that alternate in one run (median, with
+quartiles in parentheses). Single calls are measured in instructions, with callgrind. Startup, threads and epochs
+without workers are measured in processor time. A limit that was exceeded is marked ✗ and explained below.
 
 ![What redirection costs a training step](overhead.svg)
 """
@@ -56,7 +56,7 @@ def chart(steps: dict[str, float]) -> str:
 
 
 def main() -> None:
-    """Both files, from what was measured last."""
+    """Write both files from the recorded results."""
     machines = {
         file.stem: Results.from_json(json.loads(file.read_text())) for file in sorted(MEASURED.glob("results/*.json"))
     }

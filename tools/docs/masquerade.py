@@ -21,7 +21,8 @@ off: requests for devices are still translated, but `torch.cuda.is_available()` 
 target. Signatures, documentation, argument checks and error messages are therefore torch's own.
 
 **Callers.** Programs use names marked *truth* to decide which code to run. User code is told that the device is
-present. torch itself gets the real answer, and so do packages whose CUDA code needs a real device: {", ".join(TRUTH_PACKAGES)}.
+present. torch itself gets the real answer, and so do packages whose CUDA code needs a real device:
+{", ".join(TRUTH_PACKAGES)}.
 
 **Records.** `torchdevice.status().simulated_calls` counts the answers. With `TORCHDEVICE_LOG_LEVEL=INFO` every place in
 user code is logged once.

@@ -69,7 +69,11 @@ def page() -> str:
     lines = [HEAD]
     for row in ROWS:
         lines += [*_section(row), ""]
-    lines += ["## Checks of libraries that return true", "Libraries run them for an explicit request, not to choose by themselves.", ""]
+    lines += [
+        "## Checks of libraries that return true",
+        "Libraries run them for an explicit request, not to choose by themselves.",
+        "",
+    ]
     lines += ["| library | check | why |", "| --- | --- | --- |"]
     for check in CHECKS:
         keys = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in check.keys)

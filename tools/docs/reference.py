@@ -98,7 +98,7 @@ def _lines() -> Iterator[str]:
     for module in MODULES:
         yield from _module(module)
     yield "### Classes of results\n"
-    yield "These classes are no public names: do not import them, use the objects that public functions return.\n"
+    yield "These classes are not public names: do not import them, but use the objects that public functions return.\n"
     for path in RESULTS:
         yield from _class(path.rpartition(".")[2], found(path))
     yield "## Command line\n"

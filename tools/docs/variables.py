@@ -15,7 +15,7 @@ from torchdevice.virtual.installer import LIMIT_VARIABLE
 
 @dataclass(frozen=True)
 class Variable:
-    """An environment variable: what it may be, what it is unless it is set, one example, and what it does."""
+    """An environment variable: its values, its default, an example, and what it does."""
 
     name: str
     values: str
@@ -40,25 +40,25 @@ VARIABLES = (
         "`true`",
         "not set",
         "true",
-        "Does the same where `TORCHDEVICE` is not set. Other values do nothing.",
+        "Does the same if `TORCHDEVICE` is not set. Other values have no effect.",
     ),
     Variable(
         "TORCHDEVICE_ENABLED",
         "switch",
         "`1`",
         "0",
-        "`0` turns everything off, also calls of `activate()`; it wins over all others.",
+        "`0` turns everything off, also calls of `activate()`. It overrides all other variables.",
     ),
     _setting(
         "target",
         "cpu",
-        "The device type to compute on. `auto`: the accelerator that is here, else the CPU.",
+        "The device type to compute on. `auto`: the accelerator of this machine, else the CPU.",
         "device type",
     ),
     _setting(
         "policy",
         "portable",
-        "Which requests are redirected ([policy.md](policy.md)). `torchdevice run` chooses it by the program.",
+        "Which requests are redirected ([policy.md](policy.md)). `torchdevice run` selects it by reading the program.",
     ),
     Variable(
         "TORCHDEVICE_VIRTUAL",
@@ -67,43 +67,43 @@ VARIABLES = (
         "cuda:2",
         "Installs virtual devices at `import torch` ([virtual.md](virtual.md)).",
     ),
-    Variable(LIMIT_VARIABLE, "size", "no limit", "2GiB", "The memory that each virtual device may hold."),
-    _setting("fallback", "off", "What runs operators that the target lacks ([fallback.md](fallback.md))."),
-    _setting("float64", "error", "What becomes of float64 where the target has none ([fallback.md](fallback.md))."),
+    Variable(LIMIT_VARIABLE, "size", "no limit", "2GiB", "The memory limit of each virtual device."),
+    _setting("fallback", "off", "Where operators that the target lacks run ([fallback.md](fallback.md))."),
+    _setting("float64", "error", "What happens to float64 if the target lacks it ([fallback.md](fallback.md))."),
     Variable(
         config.DEVICE_COUNT,
         f"1 … {config.MAX_DEVICES}",
         f"`{config.Config.device_count}`",
         "4",
-        "The number of devices that code is told on a host with one device or none.",
+        "The number of devices that is reported to code on a host with one accelerator or none.",
     ),
     Variable(
         "TORCHDEVICE_MASQUERADE",
         "switch",
         "`1`",
         "0",
-        "`0`: `torch.cuda` and the like give torch's own answers ([masquerade.md](masquerade.md)).",
+        "`0`: `torch.cuda`, `torch.mps` and `torch.xpu` give torch's own answers ([masquerade.md](masquerade.md)).",
     ),
     Variable(
         config.PACKAGES,
         "switch",
         "`0`; `1` under `torchdevice run`",
         "1",
-        "Stand-ins for packages that compute by CUDA itself ([packages.md](packages.md)).",
+        "Stand-ins for packages that need CUDA ([packages.md](packages.md)).",
     ),
-    _setting("log_level", "INFO", "What is logged: at `INFO` each redirected place, once."),
+    _setting("log_level", "INFO", "The level of the logger `torchdevice`. `INFO` logs each redirected place once."),
     Variable(
         REPORT,
-        "`summary`, `text`, `json:PATH`, `html:PATH`; several with commas",
+        "`summary`, `text`, `json:PATH`, `html:PATH`; separate several with commas",
         "not set",
         "text,html:report.html",
-        "Where reports go when the program ends ([cli.md](cli.md#reports)). It needs `TORCHDEVICE=1` or `torchdevice run`.",
+        "Which reports are written when the program ends ([cli.md](cli.md#reports)). Needs `TORCHDEVICE=1` or `torchdevice run`.",
     ),
     Variable(config.PROFILE, "switch", "`0`", "1", "Measures time by operator and by line ([cli.md](cli.md#profile))."),
     Variable(
         "TORCHDEVICE_CACHE",
         "absolute path",
-        "the platform's folder for caches",
+        "the cache folder of the platform",
         "/scratch/me/torchdevice",
         "Where built libraries, measurements and notes are kept.",
     ),
@@ -116,38 +116,38 @@ INHERITED = (
         "absolute path",
         "not set",
         "",
-        "The cache as `run` found it: programs change `XDG_CACHE_HOME`.",
+        "The cache folder that `run` found; programs may change `XDG_CACHE_HOME`.",
     ),
-    Variable(config.POLICY_REASON, "text", "not set", "", "Why `run` chose the policy."),
+    Variable(config.POLICY_REASON, "text", "not set", "", "The reason for the policy that `run` selected."),
 )
-# Variable of others → what it does here.
+# Variable of another project → its effect here.
 OTHERS = {
-    "CUDA_VISIBLE_DEVICES": "CUDA's own: how many devices code is told; none for an empty value and for `-1`.",
+    "CUDA_VISIBLE_DEVICES": "CUDA's own: limits the number of devices that is reported; an empty value and `-1` hide all.",
     "CXX": "The C++ compiler for virtual devices and `--profile`.",
-    "GLOO_SOCKET_IFNAME": "gloo's own: if it is set, `NCCL_SOCKET_IFNAME` is not carried over.",
-    "LOCAL_WORLD_SIZE": "torchrun's own: device numbers up to it are accepted.",
-    "NCCL_SOCKET_IFNAME": "NCCL's own: gloo is told the same network interface.",
-    "NO_COLOR": "If it is set, reports are plain columns on a terminal, too.",
-    "PYTHONPATH": "Python's own: `run` adds a checkout that is not installed.",
-    "PYTORCH_ENABLE_MPS_FALLBACK": "torch's own: `1` lets a virtual `mps` run on the CPU what a Mac lacks, with torch's warning.",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "torch's own: a virtual `cuda` gives freed memory back at once.",
-    "TORCHELASTIC_RESTART_COUNT": "torchrun's own: workers that were restarted do not meet those of before.",
-    "TORCH_DEVICE_BACKEND_AUTOLOAD": "torch's own: `0` keeps `import torch` from loading TorchDevice.",
-    "TRITON_INTERPRET": "Triton's own: if it is not set, translation sets it where there is no NVIDIA GPU.",
+    "GLOO_SOCKET_IFNAME": "gloo's own: if it is set, `NCCL_SOCKET_IFNAME` is ignored.",
+    "LOCAL_WORLD_SIZE": "torchrun's own: device indices up to it are accepted.",
+    "NCCL_SOCKET_IFNAME": "NCCL's own: is copied to `GLOO_SOCKET_IFNAME`.",
+    "NO_COLOR": "If it is set, reports on a terminal are plain columns, too.",
+    "PYTHONPATH": "Python's own: `run` appends a checkout that is not installed.",
+    "PYTORCH_ENABLE_MPS_FALLBACK": "torch's own: with `1`, a virtual `mps:real` runs missing operators on the CPU, with torch's warning.",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "torch's own: a virtual `cuda` frees memory immediately.",
+    "TORCHELASTIC_RESTART_COUNT": "torchrun's own: separates restarted workers from those of earlier attempts.",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "torch's own: with `0`, `import torch` does not load TorchDevice.",
+    "TRITON_INTERPRET": "Triton's own: if it is not set, translation sets it on a host without an NVIDIA GPU.",
     "XDG_CACHE_HOME": "Where caches are kept on Linux, if `TORCHDEVICE_CACHE` is not set.",
     "XDG_DATA_HOME": "Where notes of `torchdevice catalog` are kept on Linux, if `TORCHDEVICE_CACHE` is not set.",
 }
 
 SWITCHES = (
     "A switch is on for `1`, `true`, `yes`, `on` and off for `0`, `false`, `no`, `off` and an empty value. Another value of a setting raises "
-    "`ConfigError` where code activates translation, and costs one warning at `import torch`. Arguments come before variables, variables "
-    "before defaults; `torchdevice.status().sources` tells where each value came from. Under `python -I` and `-E`, and in set-uid programs, no "
-    "variable counts."
+    "`ConfigError` where code activates translation, and gives one warning at `import torch`. An argument overrides a variable, and a "
+    "variable overrides the default. `torchdevice.status().sources` shows the source of each value. Under `python -I` and `-E`, and in set-uid "
+    "programs, all variables are ignored."
 )
 
 
 def section() -> Iterator[str]:
-    """The part of the page, line by line."""
+    """The lines of this section."""
     yield "## Environment variables\n"
     yield f"{SWITCHES}\n"
     yield "| variable | values | default | example | meaning |"
@@ -159,8 +159,8 @@ def section() -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for row in INHERITED:
         yield f"| `{row.name}` | {row.values} | {row.default} | {row.meaning} |"
-    yield "\nVariables of others that TorchDevice reads or sets:\n"
-    yield "| variable | what it does here |"
+    yield "\nVariables of other projects that TorchDevice reads or sets:\n"
+    yield "| variable | effect |"
     yield "| --- | --- |"
     for name, meaning in OTHERS.items():
         yield f"| `{name}` | {meaning} |"

@@ -67,7 +67,7 @@ def main() -> None:
         counted = torchdevice.status().redirected_calls - before
         expected = turns * threads * (PARTS * (calls // PARTS // threads) + calls // threads)
         beside = _seconds(threads, calls, plain) / calls * 1e6
-        note = f"{statistics.median(micros):.2f} µs a call, a Python function without us {beside:.2f} µs, "
+        note = f"{statistics.median(micros):.2f} µs per call, a plain Python function {beside:.2f} µs, "
         note += f"{turns} turn{'s' * (turns > 1)}; records "
         note += "exact" if counted == expected else f"wrong: {counted} of {expected}"
         what = f"{calls:,} redirected calls, {threads} thread{'s' * (threads > 1)}"
