@@ -21,7 +21,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,9 @@ _MAC_LEVELS = {1: Pressure.NORMAL, 2: Pressure.WARNING, 4: Pressure.CRITICAL}
 class Reading:
     """What one source says: the target, the container, or the operating system.
 
-    source: where the figure comes from.
-    level: the pressure by this source alone.
-    detail: the figure.
+    - `source`: where the figure comes from.
+    - `level`: the pressure by this source alone.
+    - `detail`: the figure.
     """
 
     source: str
@@ -79,15 +79,15 @@ class Reading:
 class Summary:
     """Memory in bytes, at one moment. `str` gives it as text.
 
-    target: the device type that computes.
-    allocated: what tensors on it hold.
-    reserved: what its allocator, or the process on a CPU, has taken from the system.
-    free: what is left of `total` on the target.
-    total: the target's memory.
-    resident: what the process holds in the machine's memory.
-    available: what the machine can still give.
-    machine: the machine's memory.
-    readings: the sources of `pressure`.
+    - `target`: the device type that computes.
+    - `allocated`: what tensors on it hold.
+    - `reserved`: what its allocator, or the process on a CPU, has taken from the system.
+    - `free`: what is left of `total` on the target.
+    - `total`: the target's memory.
+    - `resident`: what the process holds in the machine's memory.
+    - `available`: what the machine can still give.
+    - `machine`: the machine's memory.
+    - `readings`: the sources of `pressure`.
     """
 
     target: str
@@ -256,26 +256,24 @@ class Watch:
 def on_pressure(callback: Callable[[Pressure], object], seconds: float = 1.0) -> Watch:
     """Call `callback(level)` in a thread whenever the level of `pressure()` changes.
 
-    callback: gets the new level. It is called at once if memory is short already.
-    seconds: how often to look.
+    - `callback`: gets the new level. It is called at once if memory is short already.
+    - `seconds`: how often to look.
     """
     return Watch(callback, seconds)
 
 
-@contextmanager
-def limit(size: str | int) -> Iterator[None]:
+def limit(size: str | int) -> AbstractContextManager[None]:
     """Inside the `with` block the target gives at most this much memory to this process; beyond, it is out of memory.
 
     On an accelerator this is the limit of its allocator. On a CPU under Linux it is the operating system's limit for
     the process: it counts what tensors hold and whatever else the process allocates inside the block. The previous
     limit holds again afterwards.
 
-    size: bytes, or text such as "8GiB".
+    - `size`: bytes, or text such as "8GiB".
     """
     wanted = parse_size(size, f"memory.limit({size!r})") if isinstance(size, str) else int(size)
     device = _target()
-    with _limited_process(device, wanted) if isinstance(device, Cpu) else _limited_device(device, wanted):
-        yield
+    return _limited_process(device, wanted) if isinstance(device, Cpu) else _limited_device(device, wanted)
 
 
 # The shares of MPS's memory that blocks of `limit` allow, the innermost last: torch.mps does not say what is in force.

@@ -129,6 +129,7 @@ OTHERS = {
     "NCCL_SOCKET_IFNAME": "NCCL's own: is copied to `GLOO_SOCKET_IFNAME`.",
     "NO_COLOR": "If it is set, reports on a terminal are plain columns, too.",
     "PYTHONPATH": "Python's own: `run` appends a checkout that is not installed.",
+    "PYTORCH_MPS_HIGH_WATERMARK_RATIO": "torch's own: the limit of MPS's allocator, which holds again after `torchdevice.memory.limit`.",
     "PYTORCH_ENABLE_MPS_FALLBACK": "torch's own: with `1`, a virtual `mps:real` runs missing operators on the CPU, with torch's warning.",
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "torch's own: a virtual `cuda` frees memory immediately.",
     "TORCHELASTIC_RESTART_COUNT": "torchrun's own: separates restarted workers from those of earlier attempts.",

@@ -181,10 +181,13 @@ UTILITIES = (
 PRACTICES = (
     Row("B57", "Best Practices", "Device transitions can be followed in the log.", MET,
         ("tests/cli/test_run.py::test_verbose_logs_each_place_once", "torchdevice run -v examples/train_cuda.py")),
-    Row("B58", "Best Practices", "Context managers control how much memory is used.", MISSING, (),
-        "There is none: `torch.cuda.set_per_process_memory_fraction` is all, and on the CPU it limits nothing."),
-    Row("B59", "Best Practices", "Utilities show memory pressure.", MISSING, (),
-        "There is no signal of pressure and no callback; `torch.cuda.mem_get_info()` has the figures."),
+    Row("B58", "Best Practices", "Context managers control how much memory is used.", MET,
+        ("tests/test_memory.py::test_a_limit_of_cuda_ends_with_its_block",
+         "tests/test_memory.py::test_a_limit_of_the_process_ends_with_its_block")),
+    Row("B59", "Best Practices", "Utilities show memory pressure.", MET,
+        ("tests/test_memory.py::test_a_callback_hears_of_changes",
+         "tests/test_memory.py::test_the_share_that_is_free_is_a_level",
+         "tests/test_memory.py::test_linux_says_how_long_processes_waited")),
     Row("B60", "Best Practices", "Streams run work concurrently.", CONTRADICTED,
         (f"{ANSWERS}::test_streams_are_classes_with_cudas_semantics", "docs/limits.md"),
         "On CUDA they do. On the CPU and on MPS torch has one queue: order and results are kept, overlap is not, and "

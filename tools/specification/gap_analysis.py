@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.specification.row import MET, MISSING, PARTLY, SEMANTICS, Row
+from tools.specification.row import MET, PARTLY, SEMANTICS, Row
 
 DATA = "tests/catalog/test_data.py"
 SURFACE = "tests/catalog/test_surface.py"
@@ -32,8 +32,7 @@ ROWS = (
          "tests/translate/test_points.py::test_a_replacement_looks_like_the_original")),
     Row("G9", "Methodology", "It is known which devices run a function natively.", PARTLY,
         ("torchdevice catalog show torch.add", "torchdevice ops --target mps"),
-        "`ops` is right by operator; the catalogue guesses by name: `torch.add` only on mps, `torch.mm` only on cuda, "
-        "`torch.linalg.eigh` native on mps, where it falls back."),
+        "Measured for the CPU and a virtual mps; for cuda it is read from torch's table of kernels."),
     Row("G10", "Methodology", "Values, side effects and global state are compared with plain torch.", MET,
         ("tests/catalog/test_compare.py::test_what_differs_is_seen", SEMANTICS,
          "tests/test_session.py::test_deactivate_restores_every_object_by_identity")),
@@ -50,30 +49,23 @@ ROWS = (
     Row("G15", "Gap Identification", "Differences are told apart: meant and documented, or to be fixed.", MET,
         (f"{DATA}::test_every_failure_is_explained_and_nothing_else_is",
          "tests/semantics/test_semantics.py::test_rows_of_known_differences_name_programs_and_each_once")),
-    Row("G16", "Gap Identification", "Limits of MPS itself are documented as such.", PARTLY,
-        (f"{DATA}::test_every_gap_is_in_the_log",),
-        "The class \"limitation of the target\" holds CUDA-only names; MPS's own limits (nested tensors, storages that "
-        "cannot be resized, FSDP) stand under divergences."),
-    Row("G17", "Gap Identification", "What could be refined is recorded.", MISSING, (),
-        "The log has no class for what works and should work better."),
-    Row("G18", "Gap Identification", "The log has all columns that the document lists.", PARTLY, (CLASSES,),
-        "There is no column for the module and none for what TorchDevice does instead; the proposed action is a stock "
-        "phrase for each class."),
-    Row("G19", "Gap Identification", "The log is complete and current.", PARTLY,
-        (f"{DATA}::test_every_gap_is_in_the_log", f"{DATA}::test_the_pages_are_printed_from_the_data"),
-        "Names without a right call, `quantize_*` on mps among them, cannot be in it; `kaiser_window` and `smm` stand "
-        "in it, and work since (tests/fallback/test_foreign.py)."),
+    Row("G16", "Gap Identification", "Limits of MPS itself are documented as such.", MET,
+        (f"{DATA}::test_every_gap_is_in_the_log",), "The class is \"limitation of the target\"."),
+    Row("G17", "Gap Identification", "What could be refined is recorded.", MET, (CLASSES,),
+        "The class is \"to refine\"."),
+    Row("G18", "Gap Identification", "The log has all columns that the document lists.", MET, (CLASSES,)),
+    Row("G19", "Gap Identification", "The log is complete and current.", MET,
+        (f"{DATA}::test_every_gap_is_in_the_log", f"{DATA}::test_the_pages_are_printed_from_the_data")),
     Row("G20", "Action Plan", "Gaps are fixed by priority, each with tests that failed before.", MET,
         (CLASSES, "tests/fallback/test_foreign.py::test_on_mps",
          "tests/answers/test_programs.py::test_the_example_fails_without_us")),
     Row("G21", "Action Plan", "Tests cover CUDA to MPS, MPS itself, the CPU as fallback, and the override.", MET,
         ("tests/test_accelerated.py::test_on_a_virtual_device",)),
-    Row("G22", "Maintenance", "A new torch is reviewed for new and changed functions.", PARTLY,
+    Row("G22", "Maintenance", "A new torch is reviewed for new and changed functions.", MET,
         ("tests/cli/test_catalog.py::test_json_and_difference", "torchdevice catalog diff old.json"),
-        "The test compares within one process; default values that print an address differ between two, and docs hold "
-        "no difference between releases."),
+        "From 2.11 to 2.13 and from 2.13 to 2.15: docs/torch-changes.md."),
     Row("G23", "Maintenance", "Tests run in CI.", MET, ("make test",), "`.ci/run` is `make test`."),
-    Row("G24", "Maintenance", "Feedback of users is collected.", PARTLY,
+    Row("G24", "Maintenance", "Feedback of users is collected.", MET,
         ("torchdevice env", "tests/cli/test_commands.py::test_env_tells_versions_and_settings_but_no_paths"),
-        "`env` prints what a bug report needs; there is no template for one and no page that says where it goes."),
+        "Templates for reports are in .github/ISSUE_TEMPLATE; docs/guide/troubleshooting.md leads to them."),
 )  # fmt: skip
