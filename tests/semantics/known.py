@@ -123,8 +123,8 @@ ROWS = [
         ("processes.share_memory_is_told",),
     ),
     Known(
-        "torch: nested tensors of the strided layout exist on the CPU, CUDA and XPU only",
-        ON_MPS,
+        "torch: nested tensors of the strided layout exist on the CPU, CUDA and XPU only; none can be moved to MPS",
+        (Mode("mps:real", "portable"),),
         ("sparse_and_nested.nested_strided",),
     ),
 ]
