@@ -46,7 +46,7 @@ ENTRANCES = {
     "torchdevice.notebook",  # %load_ext torchdevice
     *(entrance.partition(":")[0] for entrance in PROJECT["project"]["scripts"].values()),
     *(entrance.partition(":")[0] for entrance in PROJECT["project"]["entry-points"]["torch.backends"].values()),
-    *(f"torchdevice.{home}" for home in ("errors", "session", *torchdevice._HOMES.values())),
+    *(f"torchdevice.{home}" for home in ("errors", "session", *torchdevice._HOMES.values(), *torchdevice._MODULES)),
     *(f"torchdevice.cli.{command}" for command in COMMANDS),
     *(f"torchdevice.packages.{offer.home}" for row in STAND_INS.values() for offer in row.offers),
     *(f"torchdevice.bench.{PROGRAMS.get(name, (name,))[0]}" for name in BENCHMARKS),
