@@ -120,7 +120,9 @@ def test_packages_are_found_in_src_alone() -> None:
 def made(what: str, tree: Path) -> Path:
     """A distribution, made by the backend that pyproject.toml names."""
     code = f"import {PROJECT['build-system']['build-backend']} as backend; backend.build_{what}('dist')"
-    subprocess.run([sys.executable, "-c", code], cwd=tree, check=True, capture_output=True, timeout=600)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     (path,) = (tree / "dist").glob("*.whl" if what == "wheel" else "*.tar.gz")
     return path
 
