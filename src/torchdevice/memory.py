@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from torchdevice.answers.device import system
-from torchdevice.answers.real import Cpu, Real, target_of
+from torchdevice.answers.real import Cpu, Real, process_figure, resident, target_of
 from torchdevice.environment import environment
 from torchdevice.errors import ConfigError, TorchDeviceWarning, explain_error
 from torchdevice.policy.hosts import this_host
+from torchdevice.reporting.text import size
 from torchdevice.translate.translator import translator
 from torchdevice.virtual.installer import parse_size
 
@@ -44,7 +45,6 @@ _STALLS = Path("/proc/pressure/memory")
 _CONTAINER = Path("/sys/fs/cgroup")
 # What the kernel of macOS says: the numbers are Apple's.
 _MAC_LEVEL = b"kern.memorystatus_vm_pressure_level"
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class Pressure(enum.IntEnum):
@@ -109,10 +109,10 @@ class Summary:
         told = [f"{reading.source}: {reading.detail}" for reading in self.readings if reading.level]
         return "\n".join(
             [
-                f"target    {self.target}: {_size(self.allocated)} in tensors, {_size(self.reserved)} reserved, "
-                f"{_size(self.free)} of {_size(self.total)} free",
-                f"process   {_size(self.resident)} resident",
-                f"machine   {_size(self.available)} of {_size(self.machine)} available",
+                f"target    {self.target}: {size(self.allocated)} in tensors, {size(self.reserved)} reserved, "
+                f"{size(self.free)} of {size(self.total)} free",
+                f"process   {size(self.resident)} resident",
+                f"machine   {size(self.available)} of {size(self.machine)} available",
                 f"pressure  {self.pressure}{' (' + '; '.join(told) + ')' if told else ''}",
             ]
         )
@@ -130,7 +130,7 @@ def summary() -> Summary:
         reserved=device.reserved(index),
         free=free,
         total=total,
-        resident=system().Process().memory_info().rss,
+        resident=resident(),
         available=machine.available,
         machine=machine.total,
         readings=tuple(readings()),
@@ -164,7 +164,7 @@ def _share_free(source: str, free: int, total: int) -> Reading:
     level = (
         Pressure.CRITICAL if share < CRITICAL_BELOW else Pressure.WARNING if share < WARNING_BELOW else Pressure.NORMAL
     )
-    return Reading(source, level, f"{_size(free)} of {_size(total)} free")
+    return Reading(source, level, f"{size(free)} of {size(total)} free")
 
 
 def _container() -> Iterator[Reading]:
@@ -303,7 +303,8 @@ def _share(device: Real, index: int) -> float:
 
 @contextmanager
 def _limited_process(device: Cpu, wanted: int) -> Iterator[None]:
-    if not sys.platform.startswith("linux"):
+    held = process_figure("VmData:")
+    if held is None:
         raise ConfigError(
             explain_error(
                 "memory.limit(…) on a CPU",
@@ -314,7 +315,6 @@ def _limited_process(device: Cpu, wanted: int) -> Iterator[None]:
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    held = int(re.search(r"^VmData:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)[1]) << 10  # type: ignore[index]
     most = held + max(0, wanted - device.allocated(0))
     if before[1] != resource.RLIM_INFINITY:
         most = min(most, before[1])
@@ -337,11 +337,3 @@ def _free_and_total(device: Real) -> tuple[int, int]:
         return free, total
     allowed = min(total, int(device.describe(index).total_memory * _share(device, index)))
     return max(0, min(free, allowed - device.reserved(index))), allowed
-
-
-def _size(count: float) -> str:
-    for unit in _UNITS[:-1]:
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} {_UNITS[-1]}"

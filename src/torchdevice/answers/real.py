@@ -66,13 +66,13 @@ class ProcessMemory:
     """The process as the operating system sees it: the kernel keeps its peak, at no cost to us."""
 
     def __init__(self) -> None:
-        self._start = _resident()
+        self._start = resident()
         self._at_reset = (self._start, 0)  # resident bytes and tensors' bytes
         self._seen = 0
 
     def grown(self) -> int:
         """What the process holds from the system beyond what it held at the start."""
-        return max(0, _resident() - self._start)
+        return max(0, resident() - self._start)
 
     def allocated(self, now: int) -> int:
         """What tensors held at the reset, and what the process grew by at its highest since."""
@@ -90,7 +90,7 @@ class ProcessMemory:
         self._seen = now
 
 
-def _status(field: str) -> int | None:
+def process_figure(field: str) -> int | None:
     """A figure of /proc/self/status in bytes; None where there is no such file."""
     if not _STATUS.exists():
         return None
@@ -100,8 +100,9 @@ def _status(field: str) -> int | None:
     return None
 
 
-def _resident() -> int:
-    found = _status("VmRSS:")
+def resident() -> int:
+    """Bytes of the process in the machine's memory."""
+    found = process_figure("VmRSS:")
     if found is None:
         import psutil  # takes longer to import than everything else here
 
@@ -110,8 +111,8 @@ def _resident() -> int:
 
 
 def _high_water() -> int:
-    found = _status("VmHWM:")
-    return _resident() if found is None else found
+    found = process_figure("VmHWM:")
+    return resident() if found is None else found
 
 
 def _clear_high_water() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import CodeType
 from typing import Any
 
@@ -77,7 +77,6 @@ class NativeKernels:
 
     def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
-        self._rows: list[Callable[[tuple[str, ...]], tuple[str, str]]] = []
         self._kept: tuple[Any, ...] = ()  # C++ calls these
         self.covered: set[str] = set()
 
@@ -85,18 +84,18 @@ class NativeKernels:
         """Cover what C++ can compute alone, over the kernels in Python that are there already."""
         wanted = [row for row in gaps if _is_simple(row[0], row[1], router)]
         library = _library() if wanted and sys.implementation.name == "cpython" else None
-        if library is None:
+        if library is None or not library.tdf_usable():
             return
-        reasons = [(plan.name, reason + router.chain_of(plan.name)[1]) for _, plan, reason in wanted]
-        if not self._begin(library, router.target, reasons):
-            return
+        self._library = library
+        self._begin(
+            library, router.target, [(plan.name, reason + router.chain_of(plan.name)[1]) for _, plan, reason in wanted]
+        )
         for number, (gap, plan, _) in enumerate(wanted):
             name, _, overload = plan.name.partition(".")
-            if library.tdf_cover(name.encode(), overload.encode(), gap.key.encode(), number):
-                return  # this torch does not say which kernel stands below: the ones in Python stay (before 2.10)
+            _check(library, library.tdf_cover(name.encode(), overload.encode(), gap.key.encode(), number))
             self.covered.add(plan.name)
 
-    def _begin(self, library: ctypes.CDLL, target: str, rows: list[tuple[str, str]]) -> bool:
+    def _begin(self, library: ctypes.CDLL, target: str, rows: list[tuple[str, str]]) -> None:
         library.tdf_error.restype = library.tdf_dtype.restype = ctypes.c_char_p
         library.tdf_drop.argtypes = [ctypes.c_void_p]
         library.tdf_begin.argtypes = [ctypes.c_char_p, *[ctypes.c_void_p] * 4]
@@ -119,11 +118,10 @@ class NativeKernels:
             )
             tally.sources.append(Counted(library, counter))
 
-        self._library = library
         self._kept = (_IS_INNER(is_inner), _OPENED(opened))
         fallbacks.when_forgotten(library.tdf_forget)
         callbacks = [ctypes.cast(each, ctypes.c_void_p) for each in self._kept]
-        return library.tdf_begin(target.encode(), functions, *callbacks, narrowed) == 0
+        _check(library, library.tdf_begin(target.encode(), functions, *callbacks, narrowed))
 
     def undo(self) -> None:
         """The kernels in Python are what is called again, until they are taken back too."""
@@ -132,6 +130,11 @@ class NativeKernels:
             self._library.tdf_forget()
         self._library = None
         self.covered.clear()
+
+
+def _check(library: ctypes.CDLL, failed: int) -> None:
+    if failed:
+        raise RuntimeError(library.tdf_error().decode())
 
 
 def _is_simple(gap: Gap, plan: Plan, router: Router) -> bool:

@@ -45,7 +45,7 @@ SOURCES = (
     "native.cpp",
     "api.cpp",
 )
-HEADERS = ("device.h", "fallback.h", "forks.h", "relabel.h")
+HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "relabel.h")
 
 
 class Recipe(NamedTuple):
@@ -58,7 +58,7 @@ class Recipe(NamedTuple):
 
 
 DEVICE = Recipe("the virtual device", SOURCES, HEADERS, "about a minute")
-FALLBACK = Recipe("the fallback kernel", ("fallback.cpp",), ("fallback.h", "forks.h"), "half a minute")
+FALLBACK = Recipe("the fallback kernel", ("fallback.cpp",), ("calls.h", "fallback.h", "forks.h"), "half a minute")
 OPERATOR_TIMES = Recipe("the timer of operators", ("observe.cpp",), (), "some seconds")
 
 COMPILERS = ("c++", "g++", "clang++")

@@ -1,5 +1,6 @@
 // The C functions that Python calls through ctypes. An int result of 1 means failure: td_error() then has the message.
 // No Python symbol is used here, so one binary serves every Python of a torch version.
+#include "calls.h"
 #include "device.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -13,27 +14,10 @@
 #include <sstream>
 #include <string_view>
 
-#define API extern "C" __attribute__((visibility("default")))
-
 namespace {
 
-thread_local std::string error, text;
+thread_local std::string text;
 bool installed = false;
-
-template <class F>
-int guarded(F f) {
-  try {
-    f();
-    return 0;
-  } catch (const c10::Error& e) {
-    error = e.what_without_backtrace();
-  } catch (const std::exception& e) {
-    error = e.what();
-  } catch (...) {
-    error = "an unknown C++ exception";
-  }
-  return 1;
-}
 
 // What comes in through ctypes is checked here, before it is narrowed or followed. A DeviceIndex has eight bits: what is
 // too large for them becomes a number that no device has, and gets the message of whoever looks it up.

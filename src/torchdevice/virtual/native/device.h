@@ -19,6 +19,7 @@
 // compute. "On the host" and "on the backing" are the same only where the backing is the CPU.
 #pragma once
 
+#include "calls.h"
 #include "forks.h"
 
 #include <ATen/core/Tensor.h>
@@ -150,9 +151,6 @@ struct Signature<Result (Class::*)(Arguments...) const> {
       }(static_cast<Base*>(nullptr), static_cast<Ours*>(nullptr)),                                              \
       #Ours "::" #method " no longer overrides that of " #Base)
 
-struct Quiet final : c10::WarningHandler {  // for a WarningHandlerGuard: torch's warnings are dropped
-  void process(const c10::Warning&) override {}
-};
 inline bool is_virtual(const Tensor& t) { return t.device().type() == config.type; }
 inline bool is_on_backing(const Tensor& t) { return t.device().type() == backing.type(); }
 // Raises what the real backend raises for a dtype that it cannot hold.

@@ -7,6 +7,7 @@
 //
 // Calls are counted by operator, dtypes and line of user code. Python is called for a new line only. No symbol of Python is
 // linked: the few functions that find the line are given by address, so one binary serves every Python of a torch version.
+#include "calls.h"
 #include "fallback.h"
 #include "forks.h"
 
@@ -27,8 +28,6 @@
 #include <unordered_map>
 #include <vector>
 
-#define API extern "C" __attribute__((visibility("default")))
-
 namespace torchdevice::fallback {
 
 ComputeInPlace compute_in_place = nullptr;
@@ -42,7 +41,7 @@ using c10::DispatchKeySet;
 using c10::IValue;
 using Stack = torch::jit::Stack;
 
-thread_local std::string error, text;
+thread_local std::string text;
 
 // ------------------------------------------------------------------------------------------ which line is running
 // Functions of Python's C API. Frames and code objects are only passed on to them.
@@ -79,9 +78,8 @@ struct PlaceHash {
   }
 };
 
-// Everything here is reached with the interpreter's lock, or with the mutex where Python has none.
 struct Ledger {
-  std::mutex mutex;
+  std::mutex mutex;  // Python is never called while it is held
   std::unordered_map<Place, Counter*, PlaceHash> places;
   std::deque<Counter> counters;  // addresses stay: Python may look at one after its place was forgotten
   std::vector<Counter*> unused;
@@ -437,19 +435,18 @@ struct Kernel final : c10::OperatorKernel {
   }
 };
 
-struct Quiet final : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
 std::vector<c10::RegistrationHandleRAII>& registrations() {
   static auto* all = new std::vector<c10::RegistrationHandleRAII>;
   return *all;
 }
 
-// False: this torch does not tell which kernel stands below (before 2.10).
+// Whether torch tells which kernel stands below another: since 2.10.
 template <class Handle>
-bool cover(const Handle& op, DispatchKey key, int number) {
-  if constexpr (requires { op.getComputedKernelForDispatchKey(key); }) {
+constexpr bool tells_below = requires(const Handle& op) { op.getComputedKernelForDispatchKey(DispatchKey::CPU); };
+
+template <class Handle>
+void cover(const Handle& op, DispatchKey key, int number) {
+  if constexpr (tells_below<Handle>) {
     using Below = decltype(op.getComputedKernelForDispatchKey(key));
     Quiet quiet;  // torch warns when a kernel is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
@@ -458,23 +455,7 @@ bool cover(const Handle& op, DispatchKey key, int number) {
         c10::KernelFunction::makeFromBoxedFunctor(
             std::make_unique<Kernel<Below>>(row_of(op.schema(), number), op.getComputedKernelForDispatchKey(key))),
         std::nullopt, nullptr, "torchdevice: computed by the CPU"));
-    return true;
-  } else {
-    return false;
   }
-}
-
-template <class F>
-int guarded(F f) {
-  try {
-    f();
-    return 0;
-  } catch (const c10::Error& e) {
-    error = e.what_without_backtrace();
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  return 1;
 }
 
 }  // namespace
@@ -487,9 +468,13 @@ c10::ScalarType dtype_there(c10::ScalarType dtype) {
 }  // namespace torchdevice::fallback
 
 using namespace torchdevice::fallback;
+using torchdevice::guarded;
 
 // An int result of 1 means failure: tdf_error() then has the message.
-API const char* tdf_error() { return error.c_str(); }
+API const char* tdf_error() { return torchdevice::error.c_str(); }
+
+// Whether operators can be covered with this torch.
+API int tdf_usable() { return tells_below<c10::OperatorHandle> ? 1 : 0; }
 
 // `functions`: the addresses of Python's, in the order of the struct. `narrowed`: pairs of names of dtypes, then null.
 API int tdf_begin(const char* device, void* const* functions, void* inner, void* new_place, const char* const* narrowed) {
@@ -508,7 +493,7 @@ API int tdf_begin(const char* device, void* const* functions, void* inner, void*
 API int tdf_cover(const char* name, const char* overload, const char* key, int row) {
   return guarded([&] {
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-    TORCH_CHECK(cover(op, c10::parseDispatchKey(key), row), "this torch does not tell which kernel stands below");
+    cover(op, c10::parseDispatchKey(key), row);
   });
 }
 

@@ -1,0 +1,35 @@
+// What the C functions that Python calls share.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <string>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace torchdevice {
+
+inline thread_local std::string error;  // the message of the last failure on this thread
+
+// 1: it failed, and `error` has the message.
+template <class F>
+int guarded(F f) {
+  try {
+    f();
+    return 0;
+  } catch (const c10::Error& e) {
+    error = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    error = e.what();
+  } catch (...) {
+    error = "an unknown C++ exception";
+  }
+  return 1;
+}
+
+struct Quiet final : c10::WarningHandler {  // for a WarningHandlerGuard: torch's warnings are dropped
+  void process(const c10::Warning&) override {}
+};
+
+}  // namespace torchdevice
