@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
+import weakref
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 import torchdevice
 from tests.virtual.harness import on
@@ -47,3 +51,27 @@ def test_what_code_is_told_and_gets_is_what_it_is_told_and_gets_on_cuda() -> Non
         scaler = ShardedGradScaler(device="cuda", init_scale=4.0, process_group=dist.group.WORLD)
         assert scaler.scale(given.sum()).item() == 24
         dist.destroy_process_group()
+
+
+@on("mps")
+def test_a_group_is_dropped_after_the_reducers_that_use_it() -> None:
+    """A reducer that drops the last reference waits for gloo's threads, which may wait for the interpreter's lock."""
+    torchdevice.activate()
+    for number in range(2):  # torch never drops the first group of a process
+        group, was_there = _train_and_drop()
+        assert was_there == [True, True], number
+    assert group() is None
+
+
+def _train_and_drop() -> tuple[weakref.ref[Any], list[bool]]:
+    was_there: list[bool] = []
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("nccl", init_method=Path(folder, "store").as_uri(), rank=0, world_size=1)
+        group = weakref.ref(dist.group.WORLD)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1).to("cuda"))
+        for each in (model, copy.deepcopy(model)):
+            each(torch.ones(2, 4, device="cuda")).sum().backward()
+            weakref.finalize(each.reducer, lambda: was_there.append(group() is not None))
+        dist.destroy_process_group()
+        del model, each
+    return group, was_there

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
@@ -129,8 +130,35 @@ def data_parallel_init(original: Function, path: str, translator: Translator) ->
                 _fold(given.arguments, "output_device", lambda each: _folded(each, count))
             args, kwargs = given.args[1:], given.kwargs
         original(self, *args, **kwargs)
+        _keep_group_until_reducer_is_gone(self)
 
     return dress(__init__, original, path)
+
+
+def data_parallel_setstate(original: Function, path: str, translator: Translator) -> Function:
+    """`DistributedDataParallel.__setstate__`: a copy has a reducer of its own."""
+
+    def __setstate__(self: Any, state: dict[str, Any]) -> None:  # noqa: N807
+        original(self, state)
+        _keep_group_until_reducer_is_gone(self)
+
+    return dress(__setstate__, original, path)
+
+
+def _keep_group_until_reducer_is_gone(module: Any) -> None:
+    """Keep the last reference to the group from being dropped by the reducer in C++.
+
+    The reducer is dropped with the interpreter's lock held, and dropping a group waits for gloo's threads. Such a
+    thread may be waiting for the lock, to drop a tensor: what passed through a kernel in Python has a Python object.
+    Dropping a group from Python releases the lock first.
+    """
+    owners = (getattr(module, name, None) for name in ("reducer", "logger"))  # the logger keeps the reducer
+    for owner in filter(None, owners):  # torch makes none where a caller reduces all parameters
+        weakref.finalize(owner, _nothing, module.process_group).atexit = False
+
+
+def _nothing(group: Any) -> None:
+    """The group was kept as the argument."""
 
 
 def _fold(arguments: dict[str, Any], name: str, change: Callable[[Any], Any]) -> None:
@@ -254,6 +282,7 @@ DDP = "torch.nn.parallel.DistributedDataParallel"
 # Path and adapter; `{}` are the adapter's options.
 WRITTEN: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
     (f"{DDP}.__init__", data_parallel_init, {}),
+    (f"{DDP}.__setstate__", data_parallel_setstate, {}),
     (f"{DDP}.register_comm_hook", comm_hook, {}),
     (private.DDP_REFUSES_BATCH_NORM, unneeded, {}),
     ("torch.nn.SyncBatchNorm.forward", batch_norm_forward, {}),
