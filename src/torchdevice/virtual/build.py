@@ -38,6 +38,7 @@ SOURCES = (
     "hooks.cpp",
     "relabel.cpp",
     "kernel.cpp",
+    "direct.cpp",
     "determinism.cpp",
     "dtypes.cpp",
     "fallback.cpp",

@@ -163,8 +163,9 @@ API int td_register(const char* name, const char* kind, const char* flags, const
     auto* record = make_record(full, how, dtypes_of(denied_dtypes), key);
     Quiet quiet;  // torch warns when a kernel of its own is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
+    auto direct = op && key == DispatchKey::Dense ? direct_kernel(*op, record) : std::nullopt;
     library(full.substr(0, colon).c_str(), config.key(key))
-        .impl(full.substr(colon + 2).c_str(), boxed_kernel(record, key));
+        .impl(full.substr(colon + 2).c_str(), direct ? std::move(*direct) : boxed_kernel(record, key));
   });
 }
 

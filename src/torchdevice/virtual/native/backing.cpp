@@ -52,6 +52,7 @@ void Backing::choose(DeviceType type) {
   at::globalContext().lazyInitDevice(type);
   guard_ = c10::impl::getDeviceGuardImpl(type);
   count_ = std::max<DeviceIndex>(guard_->deviceCount(), 1);
+  counts_ = device_allocator() != nullptr;
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
 }
 

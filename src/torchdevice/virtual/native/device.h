@@ -88,6 +88,7 @@ class Backing {
     return is_host() ? Device(type_) : Device(type_, static_cast<DeviceIndex>(index % count_));
   }
   bool is_shared(DeviceIndex index) const { return index >= count_; }  // another virtual device has it too
+  bool counts(DeviceIndex index) const { return counts_ && !is_shared(index); }  // its allocator, what that device holds
   DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend_);
   }
@@ -106,6 +107,7 @@ class Backing {
   DeviceType type_ = DeviceType::CPU;
   c10::BackendComponent backend_ = c10::BackendComponent::CPUBit;
   DeviceIndex count_ = 1;
+  bool counts_ = false;
   const c10::impl::DeviceGuardImplInterface* guard_ = nullptr;
 };
 extern Backing backing;
@@ -175,6 +177,7 @@ struct Twin {
   c10::intrusive_ptr<StorageImpl> storage;
   Tensor shell;  // a tensor over the storage, for the next one with the same dtype and geometry
 };
+void recycle(Twin& twin);  // its memory is freed
 Twin* twin_of(const c10::DataPtr& data);  // null: memory that was not allocated under the virtual label
 // The same bytes under the virtual device's label; counted until they are freed. Raises when the limit is passed.
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device);
@@ -360,9 +363,15 @@ void offer_to_compute_refused();
 // By namespace, name and overload, as the dispatcher writes it: aten::add.Tensor
 std::optional<c10::OperatorHandle> find_operator(const std::string& name);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
+c10::BoxedKernel boxed(OpRecord* record);  // the same, for dense tensors
+bool may_wait(const c10::OperatorHandle& op);  // the host, for its result
 // For composites that the real backend refuses for some dtypes: checks, then lets torch decompose as ever.
 torch::CppFunction dtype_guard(OpRecord* record);
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality);
+
+// ---- direct.cpp
+// A kernel with a signature for what is dense; none: the operator needs the boxed one.
+std::optional<torch::CppFunction> direct_kernel(const c10::OperatorHandle& op, OpRecord* record);
 
 // ---- determinism.cpp
 const Alert* alert_of(std::string_view name);  // null: there is none on this device

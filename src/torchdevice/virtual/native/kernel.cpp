@@ -91,10 +91,6 @@ bool takes_indices(const c10::FunctionSchema& schema) {
   const auto at = schema.argumentIndexWithName("indices");
   return at && schema.arguments()[*at].type()->kind() == c10::TypeKind::ListType;
 }
-bool may_wait(const c10::OperatorHandle& op) {
-  return op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output) || takes_indices(op.schema());
-}
-
 // What is told the size of its result does not wait. A number for all places of a mask needs no indices.
 bool waits(const c10::OperatorHandle& op, const Stack& stack) {
   const auto& arguments = op.schema().arguments();
@@ -385,6 +381,10 @@ struct BoxedFallback final : c10::OperatorKernel {
 
 }  // namespace
 
+bool may_wait(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output) || takes_indices(op.schema());
+}
+
 c10::IValue argument(const c10::OperatorHandle& op, const Stack& stack, const char* name) {
   const auto at = op.schema().argumentIndexWithName(name);
   return at ? stack[stack.size() - op.schema().arguments().size() + *at] : c10::IValue();
@@ -467,6 +467,10 @@ void reset_records() {
   auto& r = records();
   std::lock_guard<std::mutex> lock(r.mutex);
   for (auto& record : r.all) record.calls = record.denied = record.on_host = 0;
+}
+
+c10::BoxedKernel boxed(OpRecord* record) {
+  return c10::BoxedKernel::makeFromFunctor(std::make_unique<BoxedKernel>(record, DispatchKey::Dense));
 }
 
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality) {

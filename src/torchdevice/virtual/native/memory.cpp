@@ -44,7 +44,7 @@ std::string gib(size_t bytes) {
 
 void raise_out_of_memory(size_t asked, Device device) {
   count_refused(device.index());
-  const auto now = statistics(device.index());
+  const auto now = figures(device.index());
   const auto held = static_cast<size_t>(now.allocated_bytes[0].current), reserved = static_cast<size_t>(now.reserved_bytes[0].current);
   const size_t limit = memory_limit(device.index()), most = limit ? limit : config.capacity;
   const size_t free = free_memory(device.index());
@@ -70,23 +70,26 @@ struct Block : Held {
   const bool of_segment;
   Piece* piece = nullptr;  // of a segment; null too when a checkpoint took it away
   c10::DataPtr inner;      // memory that is no such piece
+  const bool counted;      // here, and not by the backing's allocator
   Twin twin{};
 
-  Block(Piece* taken, int64_t n, DeviceIndex on) : Held{taken->address, n, on}, of_segment(true) {
+  Block(Piece* taken, int64_t n, DeviceIndex on) : Held{taken->address, n, on}, of_segment(true), counted(false) {
     own_piece(on, taken, &piece);
     tell_profiler(bytes);
   }
-  Block(c10::DataPtr&& data, int64_t n, DeviceIndex on) : Held{data.get(), n, on}, of_segment(false), inner(std::move(data)) {
+  Block(c10::DataPtr&& data, int64_t n, DeviceIndex on, bool count)
+      : Held{data.get(), n, on}, of_segment(false), inner(std::move(data)), counted(count) {
     note_allocation(*this);
     tell_profiler(bytes);
   }
   ~Block() {
+    recycle(twin);
     if (of_segment) {
       Happened happened;
       give_back_piece(device, piece, happened);
       note_happened(device, happened, kEveryContext);
     } else {
-      uncount_foreign(device, bytes);
+      if (counted) uncount_foreign(device, bytes);
       note_free(*this);
     }
     tell_profiler(-bytes);
@@ -94,7 +97,7 @@ struct Block : Held {
   // torch.profiler with profile_memory, which has no sizes of memory that it was not told of.
   void tell_profiler(int64_t change) const {
     if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
-    const auto now = statistics(device);
+    const auto now = figures(device);
     c10::reportMemoryUsageToProfiler(
         const_cast<void*>(address), change, static_cast<size_t>(now.allocated_bytes[0].current),
         static_cast<size_t>(now.reserved_bytes[0].current), Device(config.type, device));
@@ -203,7 +206,13 @@ struct LendingAllocator final : c10::Allocator {
 
 // The allocator that knows what the devices of the backing hold. A device that several virtual ones share says it of all.
 c10::DeviceAllocator* statistics_of_backing(DeviceIndex device = 0) {
-  return backing.is_host() || backing.is_shared(device) ? nullptr : backing.device_allocator();
+  return backing.counts(device) ? backing.device_allocator() : nullptr;
+}
+
+// What counts against a limit. What an accelerator's allocator only keeps for the next request does not.
+size_t limited_memory(DeviceIndex device) {
+  const auto now = figures(device);
+  return static_cast<size_t>((backing.is_host() ? now.reserved_bytes : now.allocated_bytes)[0].current);
 }
 
 // torch 2.10 asks allocators for it; not all of them know.
@@ -234,8 +243,7 @@ struct VirtualAllocator final : c10::DeviceAllocator {
     const Device device(config.type, current_device());
     if (keeps_segments()) return from_segments(bytes, device, device);
     const size_t limit = memory_limit(device.index());  // refused before the host is asked for so much
-    if (C10_UNLIKELY(limit && static_cast<size_t>(statistics(device.index()).reserved_bytes[0].current) + bytes > limit))
-      raise_out_of_memory(bytes, device);
+    if (C10_UNLIKELY(limit && limited_memory(device.index()) + bytes > limit)) raise_out_of_memory(bytes, device);
     try {
       if (backing.is_host()) return label(backing.allocator()->allocate(bytes), bytes, device);
       TORCH_CHECK(
@@ -405,8 +413,8 @@ void disown_memory(const c10::DataPtr& data) {
 }
 
 size_t free_memory(DeviceIndex device) {
-  const auto reserved = static_cast<size_t>(statistics(device).reserved_bytes[0].current);
-  const size_t most = usable_memory(device), ours = most > reserved ? most - reserved : 0;
+  const size_t held = limited_memory(device);
+  const size_t most = usable_memory(device), ours = most > held ? most - held : 0;
   auto* theirs = statistics_of_backing(device);
   // Other processes have some of an accelerator's memory.
   return theirs ? std::min(ours, free_memory_of(*theirs, device).value_or(ours)) : ours;
@@ -455,9 +463,12 @@ c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
     }
   }
   const auto n = static_cast<int64_t>(bytes);
-  if (C10_UNLIKELY(!count_foreign(device.index(), n))) raise_out_of_memory(bytes, device);
+  const size_t limit = memory_limit(device.index());
+  const bool counted_there = backing.counts(device.index());
+  const bool fits = counted_there ? !limit || limited_memory(device.index()) <= limit : count_foreign(device.index(), n);
+  if (C10_UNLIKELY(!fits)) raise_out_of_memory(bytes, device);
   void* address = data.get();
-  return {address, new Block(std::move(data), n, device.index()), &free_block, device};
+  return {address, new Block(std::move(data), n, device.index(), !counted_there), &free_block, device};
 }
 
 c10::Allocator* virtual_allocator() {

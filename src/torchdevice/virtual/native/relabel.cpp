@@ -13,6 +13,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/COW.h>
 
+#include <mutex>
+#include <tuple>
+
 namespace torchdevice {
 
 namespace {
@@ -41,6 +44,13 @@ void let_own(StorageImpl& storage, StorageImpl* of) {
       c10::DataPtr(storage._mutable_data_ptr_no_checks().get(), of, &drop_reference, storage.device()));
 }
 
+// A storage of the backing that nobody else holds becomes one of the virtual device.
+void make_virtual(StorageImpl& storage, Device device) {
+  auto& data = storage._mutable_data_ptr_no_checks();
+  data = label(std::move(data), storage.nbytes(), device);
+  storage.set_allocator(virtual_allocator());
+}
+
 Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
   const auto* source = t.unsafeGetTensorImpl();
   auto impl = c10::make_intrusive<c10::TensorImpl>(
@@ -63,6 +73,51 @@ bool is_reusable(const Tensor& shell, const StorageImpl* twin) {
   return shell.use_count() == 1 && impl->layout() == c10::kStrided && !shell.is_nested() && !shell.is_quantized() &&
       impl->unsafe_storage().unsafeGetStorageImpl() == twin && (shell.key_set() & kLazyBits).empty() &&
       !impl->is_wrapped_number() && impl->autograd_meta() == nullptr;
+}
+
+// The kept stand-in gets the geometry of `t`.
+void fit(Twin& kept, const Tensor& t) {
+  if (fits(kept.shell, t)) return;
+  if (!kept.shell.defined() || t.unsafeGetTensorImpl()->is_wrapped_number()) {
+    kept.shell = dense_shell(t, c10::Storage(kept.storage), backing.key());
+    return;
+  }
+  auto* impl = kept.shell.unsafeGetTensorImpl();
+  if (impl->dtype() != t.dtype()) impl->set_storage_and_dtype(c10::Storage(kept.storage), t.dtype());
+  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+}
+
+// Twins of memory that was freed, with their stand-ins: for the next memory, because making them takes longer.
+struct Spares {
+  std::mutex mutex;
+  std::vector<std::pair<c10::intrusive_ptr<StorageImpl>, Tensor>> all;
+};
+Spares& spares() {
+  static auto* s = outlives_forks<Spares, &spares>();
+  return *s;
+}
+constexpr size_t kMostSpares = 512;
+
+void give_twin(Twin& kept, StorageImpl* original) {
+  {
+    auto& s = spares();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (!s.all.empty()) {
+      std::tie(kept.storage, kept.shell) = std::move(s.all.back());
+      s.all.pop_back();
+    }
+  }
+  if (!kept.storage) {
+    kept.storage = lend_to_backing(original);
+    return;
+  }
+  StorageImpl& storage = *kept.storage;
+  storage.set_data_ptr_noswap(
+      c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), backing.device(original->device().index())));
+  storage.set_nbytes(original->nbytes());
+  storage.set_allocator(backing.allocator());
+  storage.set_resizable(original->resizable());
+  kept.shell.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(kept.storage));  // and its device
 }
 
 Tensor quantized_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
@@ -101,12 +156,29 @@ Tensor csr_shell(const Tensor& t, const Tensor& compressed, const Tensor& plain,
   return Tensor(std::move(impl));
 }
 
+// What tells a dense tensor of a backend without anything special from all others.
+constexpr DispatchKeySet kTelling =
+    DispatchKeySet(DispatchKeySet::RAW, c10::full_backend_mask) |
+    DispatchKeySet({DispatchKey::Dense, DispatchKey::Quantized, DispatchKey::Sparse, DispatchKey::SparseCsr,
+                    DispatchKey::NestedTensor}) |
+    kLazyBits;
+bool is_plain(const c10::TensorImpl* impl, DispatchKey key) {
+  return (impl->key_set() & kTelling) == DispatchKeySet(key) && impl->has_storage();
+}
+
 bool is_csr(const Tensor& t) {
   const auto layout = t.layout();
   return layout == c10::kSparseCsr || layout == c10::kSparseCsc || layout == c10::kSparseBsr || layout == c10::kSparseBsc;
 }
 
 }  // namespace
+
+void recycle(Twin& twin) {
+  if (!twin.shell.defined() || twin.storage.use_count() != 2 || !is_reusable(twin.shell, twin.storage.get())) return;
+  auto& s = spares();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if (s.all.size() < kMostSpares) s.all.emplace_back(std::move(twin.storage), std::move(twin.shell));
+}
 
 // ------------------------------------------------------------------------------------------------------- going in
 int Call::separate(StorageImpl* original) {
@@ -242,9 +314,7 @@ c10::Storage Call::original_storage(const c10::Storage& of_backing) {
     adopted_.emplace_back(storage, shared);
     return shared;
   }
-  auto& data = storage->_mutable_data_ptr_no_checks();
-  data = label(std::move(data), storage->nbytes(), target);
-  storage->set_allocator(virtual_allocator());
+  make_virtual(*storage, target);
   return of_backing;
 }
 
@@ -305,6 +375,111 @@ Call::~Call() {
     if (s.kept) give_back(s);
 }
 
+// ---------------------------------------------------------------------------------------------------------- loans
+const Tensor* Loans::take(const Tensor& t, bool written) {
+  auto* impl = t.unsafeGetTensorImpl();
+  if (!t.defined()) return &t;
+  if (C10_UNLIKELY(!is_plain(impl, config.key())))
+    return numbers_welcome_ && !written && impl->is_cpu() && impl->dim() == 0 ? &t : nullptr;
+  if (!device_)
+    device_ = impl->device();
+  else if (C10_UNLIKELY(*device_ != impl->device()))
+    return nullptr;
+  auto* original = impl->unsafe_storage().unsafeGetStorageImpl();
+  Twin* kept = twin_of(original->_mutable_data_ptr_no_checks());
+  if (C10_UNLIKELY(!kept)) return nullptr;
+  const void* holder = nullptr;
+  if (C10_LIKELY(kept->call.compare_exchange_strong(holder, this, std::memory_order_acquire))) {
+    loans_.push_back({kept, original, written ? impl : nullptr, nullptr});
+    if (C10_LIKELY(kept->storage)) {
+      kept->storage->set_nbytes(original->nbytes());
+      kept->storage->set_resizable(original->resizable());
+    } else {
+      give_twin(*kept, original);
+    }
+    fit(*kept, t);
+    return &kept->shell;
+  }
+  if (holder != this || written) return nullptr;
+  if (fits(kept->shell, t)) return &kept->shell;
+  if (views_taken_ == kViews) return nullptr;
+  Tensor& view = views_[views_taken_++];
+  view = dense_shell(t, c10::Storage(kept->storage), backing.key());
+  return &view;
+}
+
+std::optional<at::TensorList> Loans::take(at::TensorList list, bool written) {
+  lists_.emplace_back();
+  std::vector<Tensor>& stand_ins = lists_.back();
+  stand_ins.reserve(list.size());  // their addresses stay
+  for (const Tensor& t : list) {
+    const size_t before = loans_.size();
+    const Tensor* found = take(t, written);
+    if (C10_UNLIKELY(!found)) return std::nullopt;
+    if (C10_LIKELY(loans_.size() > before)) {
+      stand_ins.push_back(std::move(loans_.back().kept->shell));
+      loans_.back().listed = &stand_ins.back();
+    } else {
+      stand_ins.push_back(*found);
+    }
+  }
+  return at::TensorList(stand_ins);
+}
+
+void Loans::check_written() const {
+  for (const Loan& loan : loans_) {
+    if (!loan.written) continue;
+    const auto* shell = (loan.listed ? loan.listed : &loan.kept->shell)->unsafeGetTensorImpl();
+    TORCH_INTERNAL_ASSERT(
+        shell->unsafe_storage().unsafeGetStorageImpl() == loan.kept->storage.get() &&
+            loan.kept->storage->data() == loan.original->data() && shell->sizes() == loan.written->sizes() &&
+            shell->strides() == loan.written->strides(),
+        "an operator changed the geometry of what it only writes to");
+  }
+}
+
+Tensor Loans::leave(Tensor&& t) {
+  if (!t.defined()) return std::move(t);
+  auto* impl = t.unsafeGetTensorImpl();
+  if (C10_LIKELY(is_plain(impl, backing.key()))) {
+    const c10::Storage& storage = impl->unsafe_storage();
+    if (C10_LIKELY(t.use_count() == 1 && storage.use_count() == 1 && impl->allow_tensor_metadata_change())) {
+      check_dtype(t.scalar_type());
+      make_virtual(*storage.unsafeGetStorageImpl(), *device_);
+      impl->set_storage_keep_dtype(storage);
+      impl->_change_backend_component_keys(impl->device());
+      return std::move(t);
+    }
+    for (const Loan& loan : loans_)
+      if (loan.kept->storage.get() == storage.unsafeGetStorageImpl())
+        return dense_shell(t, c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(loan.original)), config.key());
+  }
+  if (!others_) others_.emplace().device = device_;
+  const Tensor held = std::move(t);
+  return others_->leave(held);
+}
+
+Loans::~Loans() {
+  for (int i = 0; i < views_taken_; i++) views_[i].reset();
+  for (const Loan& loan : loans_) {
+    Twin& kept = *loan.kept;
+    if (loan.listed) kept.shell = std::move(*loan.listed);
+  }
+  lists_.clear();
+  for (const Loan& loan : loans_) {
+    Twin& kept = *loan.kept;
+    if (kept.shell.defined() && C10_UNLIKELY(!is_reusable(kept.shell, kept.storage.get()))) kept.shell.reset();
+    const size_t holders = kept.shell.defined() ? 2 : 1;
+    if (C10_UNLIKELY(kept.storage.use_count() != holders || !is_lent(*kept.storage))) {
+      if (is_lent(*kept.storage)) let_own(*kept.storage, loan.original);  // a kernel keeps it
+      kept.shell.reset();
+      kept.storage.reset();
+    }
+    kept.call.store(nullptr, std::memory_order_release);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------- settling
 void Call::settle_sparse(const Pair& pair) {
   const Parts parts = parts_[pair.parts];
   if (pair.original.layout() == c10::kSparse) {

@@ -96,6 +96,40 @@ class Call {
   c10::SmallVector<std::pair<StorageImpl*, c10::Storage>, 2> adopted_;  // storages of the backing that live on elsewhere
 };
 
+// The cheap form of a call, for operators whose results are new and whose arguments keep their geometry. It lends the twins
+// of dense tensors, as they are kept with their memory. What else comes needs a `Call`.
+class Loans {
+ public:
+  explicit Loans(bool numbers_welcome) : numbers_welcome_(numbers_welcome) {}
+  ~Loans();
+  Loans(const Loans&) = delete;
+  Loans& operator=(const Loans&) = delete;
+  // The stand-in of an argument, as long as this lives. Null: a `Call` is needed.
+  const Tensor* take(const Tensor& t, bool written);
+  std::optional<at::TensorList> take(at::TensorList list, bool written);
+  // Raises if the kernel gave what it wrote to another geometry or memory.
+  void check_written() const;
+  // The virtual form of a result. Before the loans are given back: it may be one of them.
+  Tensor leave(Tensor&& result);
+  const std::optional<Device>& device() const { return device_; }
+
+ private:
+  struct Loan {
+    Twin* kept;
+    StorageImpl* original;
+    const c10::TensorImpl* written;  // null: it is only read
+    Tensor* listed;                  // where in a list the stand-in is; null: it stays with the twin
+  };
+  static constexpr int kViews = 4;
+  const bool numbers_welcome_;
+  std::optional<Device> device_;
+  c10::SmallVector<Loan, 8> loans_;
+  std::array<Tensor, kViews> views_;  // stand-ins of further tensors of a storage that is lent
+  int views_taken_ = 0;
+  c10::SmallVector<std::vector<Tensor>, 4> lists_;
+  std::optional<Call> others_;  // for results that are neither new nor lent
+};
+
 template <class F>
 void each_tensor(const c10::IValue& v, F f) {
   if (v.isTensor()) {

@@ -4,6 +4,7 @@
 #include "device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -76,7 +77,7 @@ struct Route {  // allocations of a stream or a thread that go to a pool
 struct Memory {  // of one device
   std::mutex mutex;
   Statistics statistics;
-  size_t limit = 0;
+  std::atomic<size_t> limit{0};
   std::map<c10::MempoolId_t, SegmentPool> pools;
   std::map<const char*, Segment> segments;  // by address
   std::vector<Piece*> waiting;              // freed, and still used by a stream
@@ -451,9 +452,7 @@ void count_refused(DeviceIndex device) {
 }
 
 size_t memory_limit(DeviceIndex device) {
-  Memory& m = memory(device);
-  std::lock_guard<std::mutex> lock(m.mutex);
-  return m.limit;
+  return memory(device).limit.load(std::memory_order_relaxed);
 }
 
 void set_memory_limit(DeviceIndex device, size_t bytes) {

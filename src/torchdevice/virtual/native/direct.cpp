@@ -1,0 +1,311 @@
+// Kernels with a signature, for the operators that programs call most. A boxed kernel puts its arguments on a stack and takes
+// them off again; these do not. They take only what `Loans` can lend, and hand all else to the boxed kernel.
+//
+// Which operators have one follows from their schemas: `Signatures` are the forms that hot operators of training and of
+// inference have, and every other operator of such a form is served too.
+#include "relabel.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/boxing/impl/boxing.h>
+
+#include <unordered_map>
+
+namespace torchdevice {
+
+namespace {
+
+using at::IntArrayRef;
+using at::OptionalIntArrayRef;
+using at::Scalar;
+using at::TensorList;
+using c10::ScalarType;
+using c10::SymInt;
+using c10::SymIntArrayRef;
+using Text = std::string_view;
+using In = const Tensor&;
+using InOut = Tensor&;
+using MaybeIn = const std::optional<Tensor>&;
+using Number = const Scalar&;
+using MaybeNumber = const std::optional<Scalar>&;
+using Numbers = at::ArrayRef<Scalar>;
+using Tensors = std::vector<Tensor>;
+using Two = std::tuple<Tensor, Tensor>;
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+using Mask = std::array<bool, 3>;
+
+template <class... Each>
+struct Types {};
+
+using Signatures = Types<
+    // elementwise
+    Tensor(In), InOut(InOut), Tensor(In, In), InOut(InOut, In), Tensor(In, Number), InOut(InOut, Number),
+    Tensor(In, In, Number), InOut(InOut, In, Number), Tensor(In, In, In), InOut(InOut, In, In), Tensor(In, In, In, Number),
+    InOut(InOut, In, In, Number), Tensor(In, Number, Number), Tensor(In, MaybeNumber, MaybeNumber),
+    InOut(InOut, MaybeNumber, MaybeNumber), Tensor(In, Text), Tensor(In, In, Text), Tensor(In, In, std::optional<Text>),
+    // products
+    Tensor(In, In, In, Number, Number), InOut(InOut, In, In, Number, Number),
+    // reductions, and what goes along a dimension
+    Tensor(In, std::optional<ScalarType>), Tensor(In, OptionalIntArrayRef, bool, std::optional<ScalarType>),
+    Tensor(In, IntArrayRef, bool), Tensor(In, std::optional<int64_t>, bool), Tensor(In, int64_t, bool), Two(In, int64_t, bool),
+    Tensor(In, In, int64_t, ScalarType), Tensor(In, int64_t, std::optional<ScalarType>), Tensor(In, int64_t),
+    // indices
+    Tensor(In, int64_t, In), Tensor(In, int64_t, In, bool), Tensor(In, In, SymInt, SymInt, bool),
+    // losses
+    Tensor(In, In, int64_t), Tensor(In, In, In, int64_t), Two(In, In, MaybeIn, int64_t, SymInt),
+    Tensor(In, In, In, MaybeIn, int64_t, SymInt, In),
+    // norms
+    Three(In, SymIntArrayRef, MaybeIn, MaybeIn, double), Three(In, In, SymIntArrayRef, In, In, MaybeIn, MaybeIn, Mask),
+    Three(In, MaybeIn, MaybeIn, MaybeIn, MaybeIn, bool, double, double),
+    Three(In, In, MaybeIn, MaybeIn, MaybeIn, MaybeIn, MaybeIn, bool, double, Mask),
+    Four(In, In, MaybeIn, MaybeIn, MaybeIn, bool, double, double),
+    Three(In, MaybeIn, MaybeIn, SymInt, SymInt, SymInt, int64_t, double),
+    Three(In, In, In, In, MaybeIn, SymInt, SymInt, SymInt, int64_t, Mask),
+    // pooling
+    Two(In, IntArrayRef, IntArrayRef, IntArrayRef, IntArrayRef, bool),
+    Tensor(In, In, IntArrayRef, IntArrayRef, IntArrayRef, IntArrayRef, bool, In), Tensor(In, SymIntArrayRef),
+    // optimizers, which call an operator once for all parameters
+    void(TensorList), void(TensorList, Number), void(TensorList, Numbers), void(TensorList, In), void(TensorList, TensorList),
+    void(TensorList, TensorList, bool), void(TensorList, TensorList, Number), void(TensorList, TensorList, TensorList, Number),
+    void(TensorList, TensorList, TensorList, Numbers), void(TensorList, InOut, In), Tensors(TensorList),
+    Tensors(TensorList, Number), Tensors(TensorList, Numbers), Tensors(TensorList, In), Tensors(TensorList, TensorList),
+    Tensors(TensorList, TensorList, Number), Tensors(TensorList, TensorList, TensorList, Number),
+    Tensors(TensorList, Number, std::optional<ScalarType>),
+    void(TensorList, TensorList, TensorList, TensorList, TensorList, TensorList, double, double, double, double, double, bool,
+         bool, MaybeIn, MaybeIn),
+    void(TensorList, TensorList, TensorList, TensorList, TensorList, TensorList, In, double, double, double, double, bool, bool,
+         MaybeIn, MaybeIn),
+    void(TensorList, TensorList, TensorList, double, double, double, double, bool, bool, bool, MaybeIn, MaybeIn)>;
+
+// ------------------------------------------------------------------------------------ a signature, as schemas write it
+template <class T>
+constexpr const char* kText = nullptr;
+template <> constexpr const char* kText<In> = "Tensor";
+template <> constexpr const char* kText<Tensor> = "Tensor";
+template <> constexpr const char* kText<InOut> = "Tensor!";
+template <> constexpr const char* kText<MaybeIn> = "Tensor?";
+template <> constexpr const char* kText<TensorList> = "Tensor[]";
+template <> constexpr const char* kText<Tensors> = "Tensor[]";
+template <> constexpr const char* kText<Number> = "Scalar";
+template <> constexpr const char* kText<MaybeNumber> = "Scalar?";
+template <> constexpr const char* kText<Numbers> = "Scalar[]";
+template <> constexpr const char* kText<int64_t> = "int";
+template <> constexpr const char* kText<std::optional<int64_t>> = "int?";
+template <> constexpr const char* kText<IntArrayRef> = "int[]";
+template <> constexpr const char* kText<OptionalIntArrayRef> = "int[]?";
+template <> constexpr const char* kText<SymInt> = "SymInt";
+template <> constexpr const char* kText<SymIntArrayRef> = "SymInt[]";
+template <> constexpr const char* kText<double> = "float";
+template <> constexpr const char* kText<bool> = "bool";
+template <> constexpr const char* kText<Mask> = "bool[]";
+template <> constexpr const char* kText<ScalarType> = "ScalarType";
+template <> constexpr const char* kText<std::optional<ScalarType>> = "ScalarType?";
+template <> constexpr const char* kText<Text> = "str";
+template <> constexpr const char* kText<std::optional<Text>> = "str?";
+
+template <class T>
+struct Results {
+  static void append(std::string& text) { text.append(kText<T>).append(","); }
+};
+template <>
+struct Results<void> {
+  static void append(std::string&) {}
+};
+template <class... Each>
+struct Results<std::tuple<Each...>> {
+  static void append(std::string& text) { (text.append(kText<Each>).append(","), ...); }
+};
+
+template <class Signature>
+struct Written;
+template <class Result, class... Args>
+struct Written<Result(Args...)> {
+  static std::string text() {
+    std::string text;
+    (text.append(kText<Args>).append(","), ...);
+    text += ">";
+    Results<Result>::append(text);
+    return text;
+  }
+};
+
+void append(std::string& text, const c10::Argument& a) {
+  const std::string type = a.real_type()->str();
+  text.append(type).append(type == "Tensor" && is_written(a) ? "!," : ",");
+}
+std::string text_of(const c10::FunctionSchema& schema) {
+  std::string text;
+  for (const auto& a : schema.arguments()) append(text, a);
+  text += ">";
+  for (const auto& r : schema.returns()) append(text, r);
+  return text;
+}
+
+// --------------------------------------------------------------------------------------------- arguments on their way
+// The form in which an argument is handed to the backing. `ready`: it could be lent.
+template <class T>
+struct Handed {
+  T value;
+  Handed(Loans&, T given, bool) : value(std::forward<T>(given)) {}
+  bool ready() const { return true; }
+  T get() { return std::forward<T>(value); }
+};
+template <>
+struct Handed<In> {
+  const Tensor* found;
+  Handed(Loans& loans, const Tensor& given, bool written) : found(loans.take(given, written)) {}
+  bool ready() const { return found; }
+  const Tensor& get() { return *found; }
+};
+template <>
+struct Handed<InOut> {
+  const Tensor* found;
+  Handed(Loans& loans, const Tensor& given, bool) : found(loans.take(given, true)) {}
+  bool ready() const { return found; }
+  Tensor& get() { return const_cast<Tensor&>(*found); }
+};
+template <>
+struct Handed<MaybeIn> {
+  bool found = true;
+  std::optional<Tensor> value;
+  Handed(Loans& loans, const std::optional<Tensor>& given, bool written) {
+    if (!given) return;
+    const Tensor* taken = loans.take(*given, written);
+    found = taken;
+    if (taken) value = *taken;
+  }
+  bool ready() const { return found; }
+  const std::optional<Tensor>& get() { return value; }
+};
+template <>
+struct Handed<TensorList> {
+  std::optional<TensorList> found;
+  Handed(Loans& loans, TensorList given, bool written) : found(loans.take(given, written)) {}
+  bool ready() const { return found.has_value(); }
+  TensorList get() { return *found; }
+};
+
+template <class... Rest>
+Tensor& first(Tensor& self, Rest&&...) {
+  return self;
+}
+
+// ----------------------------------------------------------------------------------------------------------- a kernel
+template <class Signature>
+class Direct;
+
+template <class Result, class... Args>
+class Direct<Result(Args...)> {
+ public:
+  Direct(const c10::OperatorHandle& op, OpRecord* record)
+      : op_(op.typed<Result(Args...)>()),
+        record_(record),
+        numbers_welcome_(record->flags & kNoDeviceCheck),
+        boxed_(boxed(record)) {
+    for (const auto& a : op.schema().arguments()) written_.push_back(is_written(a));
+  }
+
+  Result run(DispatchKeySet keys, Args... args) const {
+    return run(std::index_sequence_for<Args...>(), keys, std::forward<Args>(args)...);
+  }
+
+ private:
+  template <size_t... I>
+  Result run(std::index_sequence<I...>, DispatchKeySet keys, Args... args) const {
+    if (C10_LIKELY(!capturing())) {
+      Loans loans(numbers_welcome_);
+      std::tuple<Handed<Args>...> handed{Handed<Args>(loans, args, written_[I])...};
+      if (C10_LIKELY((std::get<I>(handed).ready() && ...) && loans.device())) {
+        record_->calls.fetch_add(1, std::memory_order_relaxed);
+        const auto compute = [&]() -> Result {
+          at::AutoDispatchBelowADInplaceOrView guard;
+          Computing here;
+          Allocating there(loans.device());
+          return op_.redispatch(DispatchKeySet(backing.key()), std::get<I>(handed).get()...);
+        };
+        try {
+          if constexpr (std::is_void_v<Result>) {
+            compute();
+            return loans.check_written();
+          } else if constexpr (std::is_reference_v<Result>) {
+            compute();
+            loans.check_written();
+            return first(args...);
+          } else {
+            return leave(loans, compute());
+          }
+        } catch (const c10::Error& e) {
+          raise_if_full(e, *loans.device());
+          throw;
+        }
+      }
+    }
+    return c10::impl::BoxedKernelWrapper<Result(Args...)>::call(boxed_, op_, keys, std::forward<Args>(args)...);
+  }
+
+  static Tensor leave(Loans& loans, Tensor&& result) { return loans.leave(std::move(result)); }
+  static Tensors leave(Loans& loans, Tensors&& results) {
+    for (Tensor& each : results) each = loans.leave(std::move(each));
+    return std::move(results);
+  }
+  template <class... Each>
+  static std::tuple<Each...> leave(Loans& loans, std::tuple<Each...>&& results) {
+    std::apply([&](auto&... each) { ((each = loans.leave(std::move(each))), ...); }, results);
+    return std::move(results);
+  }
+
+  const c10::TypedOperatorHandle<Result(Args...)> op_;
+  OpRecord* const record_;
+  const bool numbers_welcome_;
+  const c10::BoxedKernel boxed_;
+  std::vector<char> written_;
+};
+
+using Make = std::optional<torch::CppFunction> (*)(const c10::OperatorHandle&, OpRecord*);
+
+template <class Signature>
+struct Maker;
+template <class Result, class... Args>
+struct Maker<Result(Args...)> {
+  static std::optional<torch::CppFunction> make(const c10::OperatorHandle& op, OpRecord* record) {
+    const Direct<Result(Args...)>* kernel;  // for ever, as its record
+    try {
+      kernel = new Direct<Result(Args...)>(op, record);
+    } catch (const c10::Error&) {
+      return std::nullopt;  // torch gives it the arguments in another form than its schema suggests
+    }
+    return torch::CppFunction(
+        [kernel](DispatchKeySet keys, Args... args) -> Result { return kernel->run(keys, std::forward<Args>(args)...); });
+  }
+};
+
+using Makers = std::unordered_map<std::string, Make>;
+
+template <class... Each>
+Makers makers_of(Types<Each...>) {
+  return {{Written<Each>::text(), &Maker<Each>::make}...};
+}
+
+// Whether results are new, and arguments keep their geometry.
+bool is_simple(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  const auto is_out = [](const c10::Argument& a) { return a.is_out(); };
+  const auto is_view = [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); };
+  return std::none_of(schema.arguments().begin(), schema.arguments().end(), is_out) &&
+      std::none_of(schema.returns().begin(), schema.returns().end(), is_view) && !op.hasTag(at::Tag::inplace_view) &&
+      !op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+constexpr uint32_t kSpecial = ~static_cast<uint32_t>(kNoDeviceCheck);
+
+}  // namespace
+
+std::optional<torch::CppFunction> direct_kernel(const c10::OperatorHandle& op, OpRecord* record) {
+  static const auto* makers = new Makers(makers_of(Signatures()));
+  if ((record->flags & kSpecial) || record->alert || record->wider || record->denied_dtypes || may_wait(op) || !is_simple(op))
+    return std::nullopt;
+  const auto found = makers->find(text_of(op.schema()));
+  return found == makers->end() ? std::nullopt : found->second(op, record);
+}
+
+}  // namespace torchdevice
