@@ -1,20 +1,20 @@
 """A virtual device that the machine's accelerator computes for, against that accelerator itself.
 
-Each side has processes of its own, which take turns: a process has one accelerator. Measured are a step that waits for
-the launches of its kernels, a step that waits for the GPU, a large product, single operators, and the peak of memory.
+Each side has a process of its own, because a process has one accelerator. The processes share two CPUs and take turns
+of a fraction of a second. What is compared are turns that follow each other: the speed of a shared machine changes from
+second to second. Measured are a step that waits for the launches of its kernels, a step that waits for the GPU, a large
+product, single operators, and the peak of memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
@@ -26,15 +26,16 @@ from torchdevice.bench.runner import AGAIN, Figure, emit
 from torchdevice.virtual.installer import DEVICES
 
 VOCABULARY = 512
-STEPS = {  # width, layers, batch, length, steps that are timed
-    "launch-bound step": (256, 8, 4, 64, 60),
-    "large step": (1024, 12, 16, 512, 8),
+STEPS = {  # width, layers, batch, length, steps of a turn
+    "launch-bound step": (256, 8, 4, 64, 12),
+    "large step": (1024, 12, 16, 512, 2),
 }
 LIMITS = {"launch-bound step": 1.08, "large step": 1.01, "matmul 8192x8192": 1.01, "peak memory": 1.02}
 ADDED_US = 1.5
-CALLS = 2000
+CALLS = 400
+TURNS = {False: 25, True: 7}  # with --quick
 WARM = 4  # steps that are not timed
-Measured = dict[str, Any]
+Turn = Callable[[], float]
 
 
 class Block(nn.Module):
@@ -57,8 +58,8 @@ class Block(nn.Module):
         return x + self.narrow(functional.gelu(self.widen(self.norms[1](x))))
 
 
-def time_steps(device: str, width: int, layers: int, batch: int, length: int, steps: int) -> tuple[float, int]:
-    """Seconds of the fastest training step, and the peak of memory."""
+def step_of(device: str, width: int, layers: int, batch: int, length: int) -> Callable[[], None]:
+    """A training step; the first ones of each model are run here."""
     torch.manual_seed(0)
     with torch.device(device):
         embed, head = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
@@ -72,21 +73,15 @@ def time_steps(device: str, width: int, layers: int, batch: int, length: int, st
         functional.cross_entropy(model(tokens).view(-1, VOCABULARY), tokens.view(-1)).backward()
         optimizer.step()
 
-    taken = []
-    for turn in range(steps + WARM):
-        torch.accelerator.synchronize()
-        start = time.perf_counter()
+    for _ in range(WARM):
         step()
-        torch.accelerator.synchronize()
-        if turn >= WARM:
-            taken.append(time.perf_counter() - start)
-    return min(taken), torch.accelerator.max_memory_allocated()
+    return step
 
 
-def time_calls(function: Callable[[], object], calls: int) -> float:
-    """Seconds of a call: the best of several rounds."""
+def fastest(function: Callable[[], object], times: int, calls: int = 1) -> float:
+    """Seconds of a call."""
     best = float("inf")
-    for _ in range(5):
+    for _ in range(times):
         torch.accelerator.synchronize()
         start = time.perf_counter()
         for _ in range(calls):
@@ -96,51 +91,74 @@ def time_calls(function: Callable[[], object], calls: int) -> float:
     return best
 
 
-def measure(device: str) -> Measured:
-    """Everything, in this process, which stays on the same two CPUs as the others."""
+def turn_of(name: str, device: str) -> Turn:
+    """What a process does at each of its turns: seconds, or bytes for the peak of memory."""
+    if name in STEPS:
+        *sizes, steps = STEPS[name]
+        step = step_of(device, *sizes)
+        return lambda: fastest(step, steps)
+    if name == "peak memory":
+        step_of(device, *STEPS["large step"][:4])
+        peak = torch.accelerator.max_memory_allocated()
+        return lambda: peak
+    if name == "matmul 8192x8192":
+        square = torch.randn(8192, 8192, device=device)
+        return lambda: fastest(lambda: square @ square, 1, 5)
+    function = virtual.cases(device)[name]
+
+    def calls() -> float:
+        with torch.no_grad():
+            return fastest(function, 3, CALLS)
+
+    return calls
+
+
+def serve(place: str) -> None:
+    """Take a turn for each name on stdin, on "cuda" or on "mps@cuda", and print what was measured."""
+    device, _, accelerator = place.partition("@")
+    if accelerator:
+        torchdevice.virtual.install(device, on=accelerator)
     if sys.platform == "linux":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-    found: Measured = {}
-    for name, sizes in STEPS.items():
-        found[name], found["peak memory"] = time_steps(device, *sizes)
-    square = torch.randn(8192, 8192, device=device)
-    found["matmul 8192x8192"] = time_calls(lambda: square @ square, 5)
-    with torch.no_grad():
-        for name, function in virtual.cases(device).items():
-            if name.endswith(("4x4", " 16")):
-                found[name] = time_calls(function, CALLS)
-    return found
+    current, turn = "", None
+    for line in sys.stdin:
+        name = line.strip()
+        if name != current:
+            turn = None  # frees what the last one held
+            current, turn = name, turn_of(name, device)
+        assert turn is not None
+        print(turn(), flush=True)
 
 
-def in_a_process(place: str) -> Measured:
-    """What a process measures on `place`, which is "cuda" or "mps@cuda"."""
-    command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--in", place]
-    found = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-    print(place, found, file=sys.stderr, flush=True)
-    return dict(json.loads(found))
+class Side:
+    """A process that measures on one of the devices."""
+
+    def __init__(self, place: str) -> None:
+        command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--in", place]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def turn(self, name: str) -> float:
+        """What it measured; the others wait meanwhile."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(name, file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
 
 
-def compare(place: str, ours: list[Measured], plain: list[Measured]) -> list[Figure]:
-    """What it costs more: a factor, or µs that are added to a small operator.
-
-    The fastest process of each side is compared: what waits for the CPU varies by a quarter from process to process.
-    The spread is that of the rounds.
-    """
-    figures, operators = [], virtual.cases("meta")
-    for name in ours[0]:
-        pairs = [(one[name], other[name]) for one, other in zip(ours, plain, strict=True)]
-        fastest, least = min(one for one, _ in pairs), min(other for _, other in pairs)
-        if name in operators:
-            figure, rounds = (fastest - least) * 1e6, [(one - other) * 1e6 for one, other in pairs]
-            several = "linear" in name  # operators
-            what, unit, limit = f"{name}: added by {place}", "µs", None if several else ADDED_US
-        else:
-            figure, rounds = fastest / least, [one / other for one, other in pairs]
-            what, unit, limit = f"{name} on {place}", "×", LIMITS[name]
-        low, _, high = statistics.quantiles(rounds, n=4)
-        note = f"{least / 2**20:,.0f} MiB" if name == "peak memory" else f"{least * 1e6:,.1f} µs on the real device"
-        figures.append(Figure(what, figure, unit, limit if place != AGAIN else None, (low, high), note))
-    return figures
+def compare(name: str, place: str, ours: list[float], plain: list[float]) -> Figure:
+    """What it costs more: a factor, or µs that are added to a small operator; the median of the turns."""
+    least = min(plain)
+    if name in LIMITS:
+        turns = [one / other for one, other in zip(ours, plain, strict=True)]
+        what, unit = f"{name} on {place}", "×"
+    else:
+        turns = [(one - other) * 1e6 for one, other in zip(ours, plain, strict=True)]
+        what, unit = f"{name}: added by {place}", "µs"
+    several = "linear" in name  # operators
+    limit = None if place == AGAIN or several else LIMITS.get(name, ADDED_US)
+    low, median, high = statistics.quantiles(turns, n=4)
+    note = f"{least / 2**20:,.0f} MiB" if name == "peak memory" else f"{least * 1e6:,.1f} µs on the real device"
+    return Figure(what, median, unit, limit, (low, high), note)
 
 
 def main() -> None:
@@ -151,21 +169,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     options = parser.parse_args()
     if options.place:
-        device, _, accelerator = options.place.partition("@")
-        if accelerator:
-            torchdevice.virtual.install(device, on=accelerator)
-        print(json.dumps(measure(device)))
+        serve(options.place)
         return
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None or found.type not in DEVICES:
         raise SystemExit("there is no accelerator that could compute for a virtual device")
     places = [f"{device}@{found.type}" for device in DEVICES if device != found.type]
-    sides: dict[str, list[Measured]] = {place: [] for place in (found.type, *places, AGAIN)}
-    for _ in range(options.rounds or (2 if options.quick else 5)):
-        for place, measured in sides.items():
-            measured.append(in_a_process(found.type if place == AGAIN else place))
-    for place in (*places, AGAIN):
-        emit(compare(place, sides[place], sides[found.type]))
+    sides = {place: Side(found.type if place == AGAIN else place) for place in (found.type, *places, AGAIN)}
+    small = [name for name in virtual.cases("meta") if name.endswith(("4x4", " 16"))]
+    figures: dict[str, list[Figure]] = {place: [] for place in (*places, AGAIN)}
+    for name in (*LIMITS, *small):
+        turns = options.rounds or TURNS[options.quick]
+        rounds = [{place: side.turn(name) for place, side in sides.items()} for _ in range(turns)]
+        for place, rows in figures.items():
+            rows.append(compare(name, place, *([each[side] for each in rounds] for side in (place, found.type))))
+    for rows in figures.values():
+        emit(rows)
 
 
 if __name__ == "__main__":
