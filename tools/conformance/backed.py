@@ -49,7 +49,10 @@ def outcomes(op: Any, kind: str, dtype: torch.dtype) -> list[Any]:
     """Per sample what came out, or what was raised."""
     wants_gradient = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     found: list[Any] = []
-    with mock.patch("torch.cuda.is_available", return_value=False):  # else the database has other samples
+    with (  # else the database has other samples
+        mock.patch("torch.cuda.is_available", return_value=False),
+        mock.patch("torch.mps.is_available", return_value=False),
+    ):
         samples = list(samples_of(op, dtype, wants_gradient))
     for sample in samples:
         try:
