@@ -34,6 +34,9 @@ RealStream = torch.Stream
 RealEvent = torch.Event
 tensor_to = torch.Tensor.to  # the C method: half the cost of the operator behind it
 
+# Types of devices that are virtual in this process. Kernels of the real device must not be called for them by name.
+virtual_types: set[str] = set()
+
 TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 # The iterator behind `for batch in loader` and the entry of worker processes have no public names.
@@ -460,3 +463,30 @@ def settle_triton() -> None:
 
     _triton.has_triton_package()
     _triton.get_triton_version()
+
+
+def packed_attention(
+    tensors: Sequence[torch.Tensor],
+    starts: Sequence[torch.Tensor],
+    longest: Sequence[int],
+    scale: float | None,
+    causal: bool,
+) -> torch.Tensor | None:
+    """Attention of packed sequences by CUDA's flash kernel; None where torch would not choose that kernel.
+
+    `tensors`: queries, keys and values, (all lengths, heads, width). `starts` and `longest`: of queries and of keys.
+    torch.nn.attention.varlen (2.10) is the public form. Expiry: when it takes fewer heads of keys than of queries in
+    every version that we support.
+    """
+    query, key, value = tensors
+    if query.device.type != "cuda" or "cuda" in virtual_types:
+        return None
+    grouped = query.shape[1] != key.shape[1]
+    one = (each.transpose(0, 1).unsqueeze(0) for each in tensors)
+    asked = torch.backends.cuda.SDPAParams(*one, None, 0.0, causal, grouped)
+    if not torch.backends.cuda.can_use_flash_attention(asked):
+        return None
+    bounds = [each.to(torch.int32) for each in starts]
+    kernel = torch.ops.aten._flash_attention_forward
+    out: torch.Tensor = kernel(query, key, value, *bounds, *longest, 0.0, causal, False, scale=scale)[0]
+    return out

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchdevice._torch import core
 from torchdevice.packages.attention import WAYS, Attended, Options, attend, is_fused
 from torchdevice.packages.counting import count
 from torchdevice.packages.flash_attn_rotary import rotate
@@ -154,6 +155,10 @@ def varlen(
             return result.flatten(0, 1)
         out, lse, probabilities = result
         return out.flatten(0, 1), lse.transpose(0, 1).flatten(1), probabilities
+    if block_table is None and used is None and not inner:
+        out = _by_flash_kernel(api, (q, k, v), (cu_seqlens_q, cu_seqlens_k), (starts, key_starts), asked)
+        if out is not None:
+            return out
     if used is not None:
         lengths = used.tolist()
     if block_table is None:
@@ -161,6 +166,21 @@ def varlen(
     else:
         pairs = [(_paged(k, row, size), _paged(v, row, size)) for row, size in zip(block_table, lengths, strict=True)]
     return ragged(api, q, pairs, starts, asked, inner)
+
+
+def _by_flash_kernel(
+    api: str, tensors: Sequence[Tensor], bounds: Sequence[Tensor], starts: Sequence[Sequence[int]], asked: Options
+) -> Tensor | None:
+    """All sequences by one call, where torch has a kernel for that: full attention, or causal attention of squares."""
+    causal = asked.right == 0
+    plain = is_fused(asked) and asked.left is None and not asked.dropout and (causal or asked.right is None)
+    if not plain or (causal and starts[0] != starts[1]) or starts[0][-1] != len(tensors[0]):
+        return None
+    longest = [max(end - at for at, end in itertools.pairwise(each)) for each in starts]
+    out = core.packed_attention(tensors, bounds, longest, asked.scale, causal)
+    if out is not None:
+        count(api, "torch's flash kernel")
+    return out
 
 
 def _is_even(starts: Sequence[int], total: int) -> bool:

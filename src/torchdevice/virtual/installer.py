@@ -15,7 +15,7 @@ from typing import Literal
 
 import torch
 
-from torchdevice._torch import dispatcher
+from torchdevice._torch import core, dispatcher
 from torchdevice.answers.installed import BUILDS
 from torchdevice.answers.installed import install as install_answers
 from torchdevice.answers.virtual import Virtual
@@ -105,6 +105,7 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     limit = limit_from_environment()
     capacity = memory_of(on)
     library.call("init", device, on, count, DENIED_DTYPES.get(device, ""), limit, capacity)
+    core.virtual_types.add(device)
     refused = _register(library, device, support, on)
     _decompose(device, on)
     install_answers(device, Virtual(device, count, library, limit or capacity, limit), on)
