@@ -18,6 +18,7 @@ from typing import Any
 from torchdevice import process
 from torchdevice._torch import compilers, core
 from torchdevice.answers.asked import unanswered_names
+from torchdevice.answers.real import Counter, cpu_tensors
 from torchdevice.answers.scoped import Masquerades
 from torchdevice.config import VISIBLE_GPUS, Config, apply_to_children, resolve_config, without_settings
 from torchdevice.distributed.points import Distributed
@@ -462,6 +463,14 @@ def _worker_entry(config: Config, *args: Any, **kwargs: Any) -> Any:
     session.confine_to_cpu(config)
     return core.worker_loop(*args, **kwargs)
 
+
+def _count_cpu_memory(build_it: bool) -> Counter | None:
+    from torchdevice.virtual import cpu_memory  # with what builds libraries, which few programs need
+
+    return cpu_memory.start(build_it)
+
+
+cpu_tensors.count_by(_count_cpu_memory)
 
 activate = session.activate
 deactivate = session.deactivate

@@ -139,9 +139,9 @@ def _check_lists(device: str) -> None:
 @on("cuda:2")
 def test_devices_that_do_not_agree_are_refused_in_the_words_of_cuda() -> None:
     one, two = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device.*cuda:1"):
+    with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device.*cuda:1"):
         one + two
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device.*cpu"):
+    with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device.*cpu"):
         one + torch.ones(3)
     with pytest.raises(RuntimeError):
         torch.tensor(1.0).add_(one)

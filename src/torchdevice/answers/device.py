@@ -10,7 +10,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -95,7 +95,7 @@ class Usage:
         """What `torch._C._cuda_memoryStats` returns."""
         stats: dict[str, Any] = {}
         for name, source in _STATISTICS.items():
-            values = asdict(getattr(self, source)) if source else dict(_ZERO)
+            values = dict(vars(getattr(self, source))) if source else dict(_ZERO)
             stats[name] = {"all": values, "small_pool": dict(_ZERO), "large_pool": dict(values)}
         stats.update(oversize_allocations=dict(_ZERO), oversize_segments=dict(_ZERO))
         stats.update(num_alloc_retries=0, num_ooms=self.ooms, max_split_size=-1, num_sync_all_streams=0)
@@ -103,7 +103,7 @@ class Usage:
         return stats
 
 
-_ZERO = asdict(Figures())
+_ZERO = vars(Figures())
 _STATISTICS = {  # name in torch's statistics → the field of `Usage` that it shows
     **dict.fromkeys(("allocated_bytes", "active_bytes", "requested_bytes"), "tensors"),
     "reserved_bytes": "reserved",

@@ -1,9 +1,9 @@
 """The devices that exist (CPU, MPS, and those with a module shaped like torch.cuda) behind the answers of a namespace.
 
 Each class gives figures in bytes, indices, generators and clocks. The functions of torch._C that use them are in
-`devices`, `memory`, `streams`. Devices that keep no memory figures get them here: what tensors hold is counted when
-somebody asks; the peak comes from the operating system on the CPU and from a sampling thread elsewhere, which the first
-question starts.
+`devices`, `memory`, `streams`. Devices that keep no memory figures get them here. On the CPU a counter is used if its
+library is built; otherwise each question walks over Python's heap for what tensors hold, and the operating system has
+the peak. Elsewhere a sampling thread finds the peak, which the first question starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from torchdevice.answers.graphs import Recording, capturing
 from torchdevice.policy.hosts import Host
 
 SAMPLE_SECONDS = 0.01
+WORTH_BUILDING_SECONDS = 2.0
 _STATUS = Path("/proc/self/status")
+_PAGES = Path("/proc/self/statm")
 _CLEAR = Path("/proc/self/clear_refs")
 
 
@@ -38,16 +40,33 @@ class Peak(Protocol):
     def reset(self, now: int) -> None: ...
 
 
+class Counter(Protocol):
+    """Figures that are kept as memory is allocated and freed."""
+
+    def held(self) -> int: ...
+    def highest(self) -> int: ...
+    def reset_highest(self) -> None: ...
+
+
 def tensor_bytes(device_type: str) -> int:
     """Bytes of the storages of all tensors of a device type that Python or the autograd graph holds, each once."""
+    return sum(storage.nbytes() for storage in _storages(device_type))
+
+
+def cpu_storages() -> list[torch.UntypedStorage]:
+    """The storages behind that figure of the CPU."""
+    return _storages("cpu")
+
+
+def _storages(device_type: str) -> list[torch.UntypedStorage]:
     kinds = _tensor_classes()
-    seen: dict[int, int] = {}
+    seen: dict[int, torch.UntypedStorage] = {}
     known = [candidate for candidate in gc.get_objects() if type(candidate) in kinds]
     for tensor in (*known, *core.held_by_autograd(known)):
         storage = core.storage_of(tensor) if tensor.device.type == device_type else None
         if storage is not None:
-            seen[storage.data_ptr()] = storage.nbytes()  # an empty storage has no address and no bytes
-    return sum(seen.values())
+            seen[storage.data_ptr()] = storage  # an empty storage has no address and no bytes
+    return list(seen.values())
 
 
 def _tensor_classes() -> frozenset[type]:
@@ -94,20 +113,17 @@ def process_figure(field: str) -> int | None:
     """A figure of /proc/self/status in bytes; None where there is no such file."""
     if not _STATUS.exists():
         return None
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) << 10
-    return None
+    _, found, rest = _STATUS.read_bytes().partition(field.encode())
+    return int(rest.split(maxsplit=1)[0]) << 10 if found else None
 
 
 def resident() -> int:
     """Bytes of the process in the machine's memory."""
-    found = process_figure("VmRSS:")
-    if found is None:
-        import psutil  # takes longer to import than everything else here
+    if _PAGES.exists():
+        return int(_PAGES.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    import psutil  # takes longer to import than everything else here
 
-        found = psutil.Process().memory_info().rss
-    return found
+    return int(psutil.Process().memory_info().rss)
 
 
 def _high_water() -> int:
@@ -166,6 +182,76 @@ def sampled_peak(allocated: Callable[[], int], reserved: Callable[[], int]) -> S
 
 
 process_memory = ProcessMemory()
+
+
+class CountedPeak:
+    """The counter's peak for tensors, the operating system's for the process."""
+
+    def __init__(self, counter: Counter, before: int) -> None:
+        self._counter = counter
+        self._before = before  # the peak of the time when nothing was counted
+
+    def allocated(self, now: int) -> int:
+        return max(now, self._before, self._counter.highest())
+
+    def reserved(self, now: int) -> int:
+        return process_memory.reserved(now)
+
+    def reset(self, now: int) -> None:
+        self._before = 0
+        self._counter.reset_highest()
+        process_memory.reset(now)
+
+
+class CpuTensors:
+    """What tensors on the CPU hold, and the most that they held.
+
+    By a counter if its library is built; it is built when questions have taken as long as building takes. Until then
+    each question walks over the heap, and the operating system knows the peak of the process.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._start: Callable[[bool], Counter | None] | None = None
+        self._counter: Counter | None = None
+        self._walked = 0.0
+        self._peak: Peak = process_memory
+
+    def count_by(self, start: Callable[[bool], Counter | None]) -> None:
+        """How counting is started; the argument says whether the library may be built for it."""
+        self._start = start
+
+    def peak(self) -> Peak:
+        """Who knows the most that was held."""
+        if self._start is not None:
+            self._start_counting()
+        return self._peak
+
+    def held(self) -> int:
+        """Bytes, now."""
+        if self._start is not None:
+            self._start_counting()
+        if self._counter is not None:
+            return self._counter.held()
+        begun = time.perf_counter()
+        found = tensor_bytes("cpu")
+        self._walked += time.perf_counter() - begun
+        return found
+
+    def _start_counting(self) -> None:
+        """At the first question without building anything, and once more when building pays."""
+        with self._lock:
+            late = self._walked > WORTH_BUILDING_SECONDS
+            if self._start is None or not (late or not self._walked):
+                return
+            self._counter = self._start(late)
+            if self._counter is not None:
+                self._peak = CountedPeak(self._counter, process_memory.allocated(self._counter.held()))
+            if late or self._counter is not None:
+                self._start = None  # it counts, or never will
+
+
+cpu_tensors = CpuTensors()
 
 
 class Real(Device):
@@ -250,13 +336,13 @@ class Cpu(Real):
         )
 
     def allocated(self, index: int) -> int:
-        return tensor_bytes("cpu")
+        return cpu_tensors.held()
 
     def reserved(self, index: int) -> int:
         return process_memory.grown()
 
     def peak(self, index: int) -> Peak:
-        return process_memory
+        return cpu_tensors.peak()
 
     def free_and_total(self, index: int) -> tuple[int, int]:
         memory = system().virtual_memory()

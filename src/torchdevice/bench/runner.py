@@ -27,6 +27,8 @@ BENCHMARKS = {
     "virtual": "operators on a virtual device",
     "backed": "a virtual device on the accelerator that is there",
     "fallbacks": "operators that the target lacks",
+    "answers": "questions to torch.cuda, torch.mps, torch.xpu",
+    "packages": "attention by stand-ins for CUDA-only packages",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,11 +20,11 @@ def parser() -> Parser:
     """Names of benchmarks, and where the figures go."""
     parser = Parser(
         "bench",
-        "Measures what TorchDevice costs here, as ratios to plain torch in the same run:\n"
+        "Measures what TorchDevice costs here. Without a name, all that this machine can run:\n"
         + "\n".join(f"  {name:<14} {about}" for name, about in BENCHMARKS.items()),
         ["torchdevice bench --quick", "torchdevice bench steps calls --json figures.json"],
     )
-    parser.add_argument("name", nargs="*", help="which (default: all that this machine can run)")
+    parser.add_argument("name", nargs="*", help=SUPPRESS)  # the list above says it
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a first impression")
     parser.add_argument("--json", metavar="PATH", help="write the figures there as well ('-' for stdout, no table)")
     return parser

@@ -1,0 +1,111 @@
+// Counts what tensors on the CPU hold, as memory is allocated and freed. The CPU's allocator keeps no figures; this one stands
+// around it from the first question about memory on. Memory that was allocated before is adopted: the caller names its storages.
+#include "calls.h"
+#include "forks.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+namespace torchdevice {
+
+namespace {
+
+c10::Allocator* inner = nullptr;
+std::atomic<int64_t> held{0}, highest{0}, total{0};
+
+// Sizes by address, in parts that threads seldom share. A size next to the memory would change what profilers see.
+struct Sizes {
+  struct Part {
+    std::mutex mutex;
+    std::unordered_map<const void*, size_t> sizes;
+  };
+  struct Every {  // locked around a fork
+    std::array<Part, 64>& parts;
+    void lock() { for (Part& part : parts) part.mutex.lock(); }
+    void unlock() { for (Part& part : parts) part.mutex.unlock(); }
+  };
+  std::array<Part, 64> parts;
+  Every mutex{parts};
+  Part& of(const void* address) { return parts[(reinterpret_cast<uintptr_t>(address) >> 6) % parts.size()]; }
+};
+Sizes& sizes() {
+  static auto* all = outlives_forks<Sizes, &sizes>();
+  return *all;
+}
+
+void count(int64_t bytes) {
+  const int64_t now = held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  total.fetch_add(bytes, std::memory_order_relaxed);
+  int64_t most = highest.load(std::memory_order_relaxed);
+  while (now > most && !highest.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
+}
+
+void add(const void* address, size_t bytes) {
+  auto& part = sizes().of(address);
+  {
+    std::lock_guard<std::mutex> lock(part.mutex);
+    part.sizes[address] = bytes;
+  }
+  count(static_cast<int64_t>(bytes));
+}
+
+void free_counted(void* address) {
+  auto& part = sizes().of(address);
+  {
+    std::lock_guard<std::mutex> lock(part.mutex);
+    const auto found = part.sizes.find(address);
+    if (found != part.sizes.end()) {
+      held.fetch_sub(static_cast<int64_t>(found->second), std::memory_order_relaxed);
+      part.sizes.erase(found);
+    }
+  }
+  inner->raw_deleter()(address);
+}
+
+struct Counting final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr data = inner->allocate(bytes);
+    void* address = data.get();
+    if (address && data.compare_exchange_deleter(inner->raw_deleter(), &free_counted)) add(address, bytes);
+    return data;
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_counted; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { inner->copy_data(to, from, bytes); }
+};
+
+}  // namespace
+
+}  // namespace torchdevice
+
+using namespace torchdevice;
+
+API const char* tdc_error() { return error.c_str(); }
+
+API int tdc_begin() {
+  return guarded([] {
+    auto* there = c10::GetAllocator(c10::kCPU);
+    TORCH_CHECK(!inner && there->raw_deleter(), "the CPU's allocator cannot be counted");
+    inner = there;
+    static auto* counting = new Counting;  // outlives every tensor
+    c10::SetAllocator(c10::kCPU, counting, 255);
+  });
+}
+
+// A storage that is older than the count. Memory that the CPU's allocator did not make does not count.
+API void tdc_adopt(c10::StorageImpl* storage) {
+  auto& data = storage->_mutable_data_ptr_no_checks();
+  void* address = data.get();
+  if (address && data.get_context() == address && data.compare_exchange_deleter(inner->raw_deleter(), &free_counted))
+    add(address, storage->nbytes());
+}
+
+API int64_t tdc_held() { return held; }
+API int64_t tdc_highest() { return highest; }
+API int64_t tdc_total() { return total; }
+API void tdc_reset_highest() { highest = held.load(); }
