@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+import tempfile
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -87,3 +91,19 @@ def test_what_is_expected_of_a_mac_is_what_a_session_does() -> None:
 def test_without_a_target_it_says_what_to_do() -> None:
     with pytest.raises(torchdevice.ConfigError, match="Hint"):
         fallback.matrix()
+
+
+@on("mps:real", env={"TORCHDEVICE_FALLBACK": "mlx,cpu"})
+def test_an_mlx_that_cannot_be_imported_is_done_without() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder, "mlx")
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (package / "core.py").write_text("raise ImportError('made for another system')")
+        sys.path.insert(0, folder)
+        importlib.invalidate_caches()
+        with pytest.warns(torchdevice.TorchDeviceWarning, match="cannot be imported .made for another system"):
+            torchdevice.activate(policy="portable")
+        assert torch.arange(6.0, device="mps").mode().values.item() == 0
+    ((record, _),) = fallback.totals().items()
+    assert record.executor == "cpu"

@@ -6,6 +6,7 @@ CPU executor: their work is in the copy, not in the computation.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from torchdevice._torch.core import RealTensor
+from torchdevice.errors import TorchDeviceWarning
 from torchdevice.fallback.cpu import Crossing
 from torchdevice.fallback.mlx.costs import costs
 from torchdevice.fallback.plan import FUNCTIONAL, Declined, Plan
@@ -42,8 +44,17 @@ def installed() -> bool:
 
 @cache
 def rules() -> dict[str, Rule]:
-    """Every rule by operator name (`aten::mm`)."""
-    from torchdevice.fallback.mlx import rules
+    """Every rule by operator name (`aten::mm`); none where the installed MLX cannot be imported."""
+    try:
+        from torchdevice.fallback.mlx import rules
+    except ImportError as error:  # installed for another system or another Python
+        warnings.warn(
+            f"MLX is installed and cannot be imported ({error}). The CPU computes what the device lacks. "
+            "Hint: pip install --force-reinstall mlx, or set TORCHDEVICE_FALLBACK=cpu.",
+            TorchDeviceWarning,
+            stacklevel=2,
+        )
+        return {}
 
     tables = (
         (rules.FLOAT_UNARY, "elementwise", _FLOATS, False),
