@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,17 @@ def test_what_code_is_told_and_gets_is_what_it_is_told_and_gets_on_cuda() -> Non
         scaler = ShardedGradScaler(device="cuda", init_scale=4.0, process_group=dist.group.WORLD)
         assert scaler.scale(given.sum()).item() == 24
         dist.destroy_process_group()
+
+
+@on("cuda")
+def test_a_virtual_cuda_knows_how_long_nccl_waits() -> None:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch warns where it has no figure
+        dist.init_process_group("nccl", init_method=Path(folder, "store").as_uri(), rank=0, world_size=1)
+        given = torch.ones(2, device="cuda")
+        dist.all_reduce(given)
+        dist.destroy_process_group()
+    assert given.tolist() == [1, 1]
 
 
 @on("mps")

@@ -347,6 +347,8 @@ def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
     for place in (module, torch.distributed):
         vars(place).update({**dict.fromkeys(classes, backend), is_available.__name__: is_available})
     vars(module)[f"_{name}_AVAILABLE"] = True
+    if name == "NCCL":  # torch's figure is None where it was built without, and it warns about that
+        vars(module)["default_pg_nccl_timeout"] = backends.VENDOR_TIMEOUT
     # Asked for where torch is told to check collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL) and has NCCL.
     builds.hash_tensors_with(_hash_tensors)
 
