@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.virtual.harness import run_python
 from torchdevice.errors import ConfigError
 from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
-from torchdevice.reporting import destinations, spool, text
+from torchdevice.reporting import destinations, rewrites, spool, text
 from torchdevice.reporting import html as html_report
 from torchdevice.reporting import json as json_report
 from torchdevice.reporting.collect import Context, Counts, Profile, Report, Timed
@@ -235,9 +236,13 @@ def test_html_filters_in_a_browser(filter_text: str, shown: str, page: Path, tmp
         ("with torch.cuda.amp.autocast(dtype=d):", "with torch.autocast(device.type, dtype=d):"),
         ("scaler = torch.amp.GradScaler('cuda', enabled=e)", "scaler = torch.amp.GradScaler(device.type, enabled=e)"),
         ("with torch.autocast(device_type='cuda', dtype=d):", "with torch.autocast(device_type=device.type, dtype=d):"),
-        ("torch.cuda.synchronize()", "torch.accelerator.synchronize()"),
-        ("torch.cuda.set_device(1)", "torch.accelerator.set_device_index(1)"),
-        ("n = torch.cuda.max_memory_allocated()", "n = torch.accelerator.max_memory_allocated()"),
+        ("with torch.amp.autocast('cuda', dtype=d):", "with torch.autocast(device.type, dtype=d):"),
+        ("torch.cuda.synchronize()", "if torch.accelerator.is_available(): torch.accelerator.synchronize()"),
+        ("torch.cuda.set_device(1)", "if torch.accelerator.is_available(): torch.accelerator.set_device_index(1)"),
+        (
+            "n = torch.cuda.max_memory_allocated()",
+            "n = (torch.accelerator.max_memory_allocated() if torch.accelerator.is_available() else 0)",
+        ),
         ("torch.cuda.manual_seed_all(0)", "torch.manual_seed(0)"),
         (
             "dist.init_process_group('nccl')",
@@ -251,13 +256,19 @@ def test_suggestions(line: str, expected: str | None) -> None:
     assert suggestion(f"    {line}\n", "cuda") == expected
 
 
+def test_what_is_suggested_runs_without_an_accelerator() -> None:
+    names = [*rewrites._DOING, *rewrites._ON_CPU]
+    lines = [suggestion(f"torch.cuda.{name}({'0' if name.startswith('set_') else ''})", "cuda") for name in names]
+    code = "\n".join(["import torch", "assert not torch.accelerator.is_available()", *map(str, lines)])
+    done = run_python("-c", code, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert done.returncode == 0, done.stderr
+
+
 def test_suggested_names_exist() -> None:
     import torch
 
-    from torchdevice.reporting.rewrites import _ACCELERATOR_NAMES
-
-    assert [new for new in _ACCELERATOR_NAMES.values() if not hasattr(torch.accelerator, new)] == []
-    assert [old for old in _ACCELERATOR_NAMES if not hasattr(torch.cuda, old)] == []
+    assert [new for new in rewrites._ACCELERATOR_NAMES.values() if not hasattr(torch.accelerator, new)] == []
+    assert [old for old in rewrites._ACCELERATOR_NAMES if not hasattr(torch.cuda, old)] == []
 
 
 def test_destinations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

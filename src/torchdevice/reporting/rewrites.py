@@ -11,7 +11,9 @@ DEFAULT = "torch.set_default_device(device)"
 _TYPE = r"(?:cuda|mps|xpu|hpu|npu|mlu|musa|mtia)"
 _QUOTED = rf"(?:(['\"]){_TYPE}(?::[^'\"]*)?\1)"
 
-# Names of torch.cuda (torch.xpu, torch.mps) for which torch.accelerator has one with the same meaning.
+# Names of torch.cuda (torch.xpu, torch.mps) for which torch.accelerator has one with the same meaning. Most of those
+# raise where there is no accelerator, so what does something is asked to do it only where there is one, and what
+# answers has another answer for a CPU.
 _ACCELERATOR_NAMES = {
     "is_available": "is_available",
     "device_count": "device_count",
@@ -28,6 +30,14 @@ _ACCELERATOR_NAMES = {
     "max_memory_reserved": "max_memory_reserved",
     "reset_peak_memory_stats": "reset_peak_memory_stats",
 }
+_DOING = ("set_device", "synchronize", "set_stream", "empty_cache", "reset_peak_memory_stats")
+_ON_CPU = {
+    "current_device": "0",
+    "memory_stats": "{}",
+    **dict.fromkeys(("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"), "0"),
+}
+_IF_THERE = "if torch.accelerator.is_available()"
+_CALL = r"(\([^()]*\))"
 
 _ROWS: tuple[tuple[str, str], ...] = (
     (rf"(?<==)\s*torch\.device\(\s*{_QUOTED}\s*\)$", f" {HERE}"),
@@ -40,7 +50,10 @@ _ROWS: tuple[tuple[str, str], ...] = (
     (rf"(?<!torch)\.{_TYPE}\((?:[\w.\[\]]+)\)", ".to(device)"),
     (rf"torch\.{_TYPE}\.amp\.autocast\(\s*\)", "torch.autocast(device.type)"),
     (rf"torch\.{_TYPE}\.amp\.autocast\(", "torch.autocast(device.type, "),
-    (rf"torch\.autocast\(\s*(device_type\s*=\s*)?{_QUOTED.replace('1', '2')}", r"torch.autocast(\1device.type"),
+    (
+        rf"torch\.(?:amp\.)?autocast\(\s*(device_type\s*=\s*)?{_QUOTED.replace('1', '2')}",
+        r"torch.autocast(\1device.type",
+    ),
     (rf"torch\.{_TYPE}\.amp\.GradScaler\(\s*\)", "torch.amp.GradScaler(device.type)"),
     (rf"torch\.{_TYPE}\.amp\.GradScaler\(", "torch.amp.GradScaler(device.type, "),
     (rf"torch\.amp\.GradScaler\(\s*{_QUOTED}", "torch.amp.GradScaler(device.type"),
@@ -49,6 +62,14 @@ _ROWS: tuple[tuple[str, str], ...] = (
         r"init_process_group(\1torch.distributed.get_default_backend_for_device(device)",
     ),
     (rf"torch\.{_TYPE}\.manual_seed(?:_all)?\(", "torch.manual_seed("),
+    *(
+        (rf"^torch\.{_TYPE}\.{old}{_CALL}$", rf"{_IF_THERE}: torch.accelerator.{_ACCELERATOR_NAMES[old]}\1")
+        for old in _DOING
+    ),
+    *(
+        (rf"torch\.{_TYPE}\.{old}{_CALL}", rf"(torch.accelerator.{_ACCELERATOR_NAMES[old]}\1 {_IF_THERE} else {other})")
+        for old, other in _ON_CPU.items()
+    ),
     *((rf"torch\.{_TYPE}\.{old}\b", f"torch.accelerator.{new}") for old, new in _ACCELERATOR_NAMES.items()),
     (rf"torch\.Generator\(\s*{_QUOTED}", "torch.Generator(device"),
 )
