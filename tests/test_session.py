@@ -341,6 +341,21 @@ def test_each_place_is_logged_once_at_info(caplog: pytest.LogCaptureFixture, mon
     assert "cuda" in caplog.text
 
 
+def test_debug_also_logs_the_settings_and_their_sources(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHDEVICE_LOG_LEVEL", "DEBUG")
+    monkeypatch.setenv("TORCHDEVICE_POLICY", "portable")
+    with caplog.at_level(logging.DEBUG, logger="torchdevice"), torchdevice.redirect(target="cpu"):
+        torch.zeros(1, device="cuda")
+        replaced = len(torchdevice.status().patched)
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    assert "target = cpu (argument)" in said
+    assert "policy = portable (TORCHDEVICE_POLICY)" in said
+    assert f"requests for other devices go to cpu; {replaced} functions of torch are replaced" in said
+    assert [record.levelno for record in caplog.records].count(logging.INFO) == 1
+
+
 def test_nothing_is_printed(python: Callable[..., Any]) -> None:
     done = python("import TorchDevice, torch; torch.zeros(2, device='cuda')")
     assert (done.stdout, done.stderr) == ("", "")

@@ -181,6 +181,7 @@ class Session:
         self._register_builtins()
         yield compilers.when_dynamo_is_imported(self._register_twins)
         yield log.apply(config)
+        log.activated(config, host.type, len(self._applied.paths))
         yield _entered(self._translator.ledger.listening(log.redirected))
         if config.masquerade:
             yield _entered(self._masquerades().audience.ledger.listening(log.answered))

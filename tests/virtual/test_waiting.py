@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
 import torch
 
 from tests.virtual.harness import on
+from torchdevice.answers.real import resident
 
 SOME_MS = 200
 CYCLES = 1_410_000 * SOME_MS  # the virtual device's clock
@@ -190,3 +192,19 @@ def test_the_runtime_makes_streams() -> None:
     before = torch.cuda.memory_stats()["num_sync_all_streams"]
     torch.cuda.empty_cache()
     assert torch.cuda.memory_stats()["num_sync_all_streams"] == before + 1
+
+
+@on("cuda")
+def test_events_and_streams_that_nobody_holds_are_gone() -> None:
+    event, stream = torch.cuda.Event(enable_timing=True), torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        event.record()
+    event.synchronize()
+    gone = [weakref.ref(event), weakref.ref(stream)]
+    del event, stream
+    assert [each() for each in gone] == [None, None]
+    before = resident()
+    for _ in range(20_000):
+        event = torch.cuda.Event()
+        event.record()
+    assert resident() - before < 4 << 20  # an event that stayed would take at least 200 bytes

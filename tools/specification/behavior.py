@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.specification.row import CONTRADICTED, MET, MISSING, NO_MAC, PARTLY, SEMANTICS, Row
+from tools.specification.row import CONTRADICTED, MET, NO_MAC, PARTLY, SEMANTICS, Row
 
 ANSWERS = "tests/answers/test_answers.py"
 COHERENCE = "tests/accelerated/test_coherence.py"
@@ -86,10 +86,10 @@ OPERATIONS = (
         ("tests/virtual/test_waiting.py::test_streams_wait_for_each_other",
          "tests/virtual/test_waiting.py::test_a_stream_sleeps_for_those_who_wait_for_it",
          "tests/semantics/programs/streams.py::prefetching_on_a_stream")),
-    Row("B26", "Stream and Event Management", "Streams, events and what they hold are given back.", PARTLY,
+    Row("B26", "Stream and Event Management", "Streams, events and what they hold are given back.", MET,
         ("tests/virtual/test_segments.py::test_memory_that_another_stream_uses_waits_for_it",
-         "tests/virtual/test_waiting.py::test_the_runtime_makes_streams"),
-        "Memory and streams are; no test shows that an event which nobody holds is gone."),
+         "tests/virtual/test_waiting.py::test_the_runtime_makes_streams",
+         "tests/virtual/test_waiting.py::test_events_and_streams_that_nobody_holds_are_gone")),
     Row("B27", "Event Management", "Events have one interface for CUDA and MPS.", MET,
         (f"{ANSWERS}::test_streams_and_events_of_torch_itself",
          f"{FOREIGN}::test_streams_and_events_of_the_other_namespace")),
@@ -165,8 +165,9 @@ UTILITIES = (
         "asks. A script then does the same on a Mac and on Linux."),
     Row("B52", "TORCH_ALLOW_REDIRECTS", "`export TORCH_ALLOW_REDIRECTS=true; python your_script.py` works.", MET,
         ("tests/test_session.py::test_autoload",)),
-    Row("B53", "TORCHDEVICE_LOG_LEVEL", "`DEBUG` shows more than `INFO`.", MISSING, (),
-        "Both show the same messages: no decisions that changed nothing, no cache hits, no routes that were declined."),
+    Row("B53", "TORCHDEVICE_LOG_LEVEL", "`DEBUG` shows more than `INFO`.", MET,
+        ("tests/test_session.py::test_debug_also_logs_the_settings_and_their_sources",),
+        "The settings with their sources and what an activation replaced; no decisions that changed nothing."),
     Row("B54", "TORCHDEVICE_LOG_LEVEL", "`INFO` shows what is done.", MET,
         ("tests/test_session.py::test_each_place_is_logged_once_at_info",)),
     Row("B55", "TORCHDEVICE_LOG_LEVEL", "`WARNING` shows warnings only.", PARTLY,

@@ -1,4 +1,7 @@
-"""Records as messages of the logger `torchdevice`, each place once, at INFO; Python's logging says who reads them."""
+"""Records as messages of the logger `torchdevice`; Python's logging says who reads them.
+
+At INFO each place once. At DEBUG also the settings with their sources, and what an activation replaced.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,13 @@ def apply(config: Config) -> Callable[[], None]:
             logger.removeHandler(handler)
 
     return put_back
+
+
+def activated(config: Config, target: str, replaced: int) -> None:
+    """What is in force from now on."""
+    for name, source in config.all_sources().items():
+        logger.debug("%s = %s (%s)", name, getattr(config, name), source)
+    logger.debug("requests for other devices go to %s; %d functions of torch are replaced", target, replaced)
 
 
 def redirected(record: Redirect) -> None:
