@@ -25,6 +25,7 @@ def parser() -> Parser:
         ["torchdevice bench --quick", "torchdevice bench steps calls --json figures.json"],
     )
     parser.add_argument("name", nargs="*", help=SUPPRESS)  # the list above says it
+    parser.usage = "torchdevice bench [-h] [--quick] [--json PATH] [name ...]"
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a first impression")
     parser.add_argument("--json", metavar="PATH", help="write the figures there as well ('-' for stdout, no table)")
     return parser
