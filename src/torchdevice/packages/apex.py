@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchdevice.packages.counting import counted
 from torchdevice.packages.norms import layer_norm, rms_norm
-from torchdevice.packages.optimizers import Adam, Lamb
+from torchdevice.packages.optimizers import Adam, Lamb, ZeroesAsAsked
 from torchdevice.packages.refusals import refuse_arguments
 
 _NORMS = "apex.normalization"
@@ -123,7 +123,7 @@ class FusedLAMB(Lamb):
 
 
 @counted("apex.optimizers.FusedSGD", "torch.optim.SGD")
-class FusedSGD(torch.optim.SGD):
+class FusedSGD(ZeroesAsAsked, torch.optim.SGD):
     """SGD."""
 
     def __init__(
@@ -140,10 +140,11 @@ class FusedSGD(torch.optim.SGD):
     ) -> None:
         refuse_arguments("apex.optimizers.FusedSGD", _WHY, {"wd_after_momentum": wd_after_momentum})
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov)
+        self._set_grad_none = set_grad_none
 
 
 @counted("apex.optimizers.FusedAdagrad", "torch.optim.Adagrad")
-class FusedAdagrad(torch.optim.Adagrad):
+class FusedAdagrad(ZeroesAsAsked, torch.optim.Adagrad):
     """Adagrad."""
 
     def __init__(
@@ -157,6 +158,7 @@ class FusedAdagrad(torch.optim.Adagrad):
     ) -> None:
         refuse_arguments("apex.optimizers.FusedAdagrad", _WHY, {"adagrad_w_mode": adagrad_w_mode})
         super().__init__(params, lr, weight_decay=weight_decay, eps=eps)
+        self._set_grad_none = set_grad_none
 
 
 @counted("apex.parallel.SyncBatchNorm", "torch.nn.SyncBatchNorm")

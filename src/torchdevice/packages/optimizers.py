@@ -15,7 +15,17 @@ _FLOAT32 = 4  # bytes
 _WHY = "the stand-in computes by torch's Adam, which keeps no copies in float32 and corrects the largest moments"
 
 
-class Adam(torch.optim.Adam):
+class ZeroesAsAsked(torch.optim.Optimizer):
+    """`set_grad_none` is said when the optimizer is made. With gradients of zeros, momentum and decay still act."""
+
+    _set_grad_none = True
+
+    def zero_grad(self, set_to_none: bool | None = None) -> None:
+        """As asked for when it was made."""
+        super().zero_grad(self._set_grad_none if set_to_none is None else set_to_none)
+
+
+class Adam(ZeroesAsAsked, torch.optim.Adam):
     """torch's Adam; `bias_correction=False` takes the moments as they are."""
 
     def __init__(
@@ -40,10 +50,6 @@ class Adam(torch.optim.Adam):
         self._set_grad_none = set_grad_none
         for group in self.param_groups:
             group["bias_correction"] = bias_correction
-
-    def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """As asked for when it was made."""
-        super().zero_grad(self._set_grad_none if set_to_none is None else set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Closure = None, *args: Any, **kwargs: Any) -> Any:
@@ -76,7 +82,7 @@ class Adam(torch.optim.Adam):
         parameter.addcdiv_(state["exp_avg"], state["exp_avg_sq"].sqrt() + group["eps"], value=-group["lr"])
 
 
-class Lamb(torch.optim.Optimizer):
+class Lamb(ZeroesAsAsked):
     """Adam's update, as long as the parameter is: the length of each is a ratio of its own."""
 
     def __init__(
@@ -110,10 +116,6 @@ class Lamb(torch.optim.Optimizer):
         )
         self._decoupled, self._always = adam_w_mode, use_nvlamb
         self._set_grad_none = set_grad_none
-
-    def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """As asked for when it was made."""
-        super().zero_grad(self._set_grad_none if set_to_none is None else set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Closure = None) -> Any:
