@@ -27,7 +27,7 @@ LIMIT_US = 50.0
 OBJECTS = 1_000_000
 SECONDS = 0.01  # that a function is called for
 MOST_CALLS = 200
-# Functions that take longer on a real device too: their work is the point, or torch's own code makes a table first.
+# Functions without a limit, and why: they wait, read files or free memory, or torch's own code makes a table first.
 _TABLE = "torch makes a table of all figures first"
 _QUESTIONS = "memory_stats memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
 WORKING = {
@@ -81,7 +81,7 @@ def microseconds(function: Callable[[], Any]) -> float | None:
     """The fastest call; None: the question has no answer here."""
     try:
         function()  # what is made at the first question is not measured
-    except Exception:
+    except Exception:  # each function has its own words for a device that cannot say
         return None
     best = float("inf")
     end = time.perf_counter() + SECONDS

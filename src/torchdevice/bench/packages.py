@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from torchdevice.bench.runner import AGAIN, Figure, emit, interleaved
 from torchdevice.packages import flash_attn, xformers
+from torchdevice.packages.xformers_masks import LowerTriangularMask
 
 LIMIT, MEMORY = 1.05, 1.10
 CALLS = 5
@@ -40,8 +41,6 @@ def by_flash_attn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def by_xformers(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """memory_efficient_attention with a lower triangle."""
-    from torchdevice.packages.xformers_masks import LowerTriangularMask
-
     out: Tensor = xformers.memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask())
     return out
 

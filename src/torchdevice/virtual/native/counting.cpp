@@ -16,7 +16,7 @@ namespace torchdevice {
 namespace {
 
 c10::Allocator* inner = nullptr;
-std::atomic<int64_t> held{0}, highest{0}, total{0};
+std::atomic<int64_t> held{0}, highest{0};
 
 // Sizes by address, in parts that threads seldom share. A size next to the memory would change what profilers see.
 struct Sizes {
@@ -40,7 +40,6 @@ Sizes& sizes() {
 
 void count(int64_t bytes) {
   const int64_t now = held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  total.fetch_add(bytes, std::memory_order_relaxed);
   int64_t most = highest.load(std::memory_order_relaxed);
   while (now > most && !highest.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
   }
@@ -107,5 +106,4 @@ API void tdc_adopt(c10::StorageImpl* storage) {
 
 API int64_t tdc_held() { return held; }
 API int64_t tdc_highest() { return highest; }
-API int64_t tdc_total() { return total; }
 API void tdc_reset_highest() { highest = held.load(); }
