@@ -241,6 +241,7 @@ def _flags(abi: bool) -> list[str]:
         "-DNDEBUG",  # as torch's wheels: some of its classes have members for debugging
         "-fPIC",
         "-fvisibility=hidden",
+        "-fno-plt",  # a kernel calls a dozen functions of torch
         "-Wall",
         "-Wextra",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(abi)}",

@@ -159,6 +159,7 @@ inline bool is_on_backing(const Tensor& t) { return t.device().type() == backing
 void check_dtype(c10::ScalarType dtype);
 
 // ---- memory.cpp
+struct Held;
 c10::CachingDeviceAllocator::DeviceStats figures(DeviceIndex device);
 size_t free_memory(DeviceIndex device);
 void reset_peak(DeviceIndex device);
@@ -175,10 +176,15 @@ struct Twin {
   std::atomic<const void*> call{nullptr};
   int place = -1;  // where that call has it
   c10::intrusive_ptr<StorageImpl> storage;
-  Tensor shell;  // a tensor over the storage, for the next one with the same dtype and geometry
+  Tensor shell;         // a tensor over the storage, for the next one with the same dtype and geometry
+  bool seated = false;  // the storage is over the memory; false: over memory that was freed
 };
-void recycle(Twin& twin);  // its memory is freed
-Twin* twin_of(const c10::DataPtr& data);  // null: memory that was not allocated under the virtual label
+void retire(Twin& twin);  // its memory is freed: what nobody else holds is kept for other memory
+void free_block(void* twin);
+Twin* twin_of_shared(const c10::DataPtr& data);
+inline Twin* twin_of(const c10::DataPtr& data) {  // null: memory that was not allocated under the virtual label
+  return C10_LIKELY(data.get_deleter() == &free_block) ? static_cast<Twin*>(data.get_context()) : twin_of_shared(data);
+}
 // The same bytes under the virtual device's label; counted until they are freed. Raises when the limit is passed.
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device);
 // Prepares memory to be shared until somebody writes. False: it cannot be.
@@ -205,6 +211,7 @@ c10::Allocator* host_allocator();  // the CPU's own; null where it was not repla
 // Memory that a checkpoint brought back, from now on with an owner; and the opposite: the memory is not freed with its tensor.
 c10::DataPtr own_memory_at(DeviceIndex device, void* address);
 void disown_memory(const c10::DataPtr& data);
+std::vector<Held> held_outside_segments();
 void install_allocators();
 
 // ---- segments.cpp
@@ -278,18 +285,17 @@ Piece* piece_at(DeviceIndex device, const void* address);  // that is allocated 
 
 // ---- history.cpp
 enum Context : int { kNoContext, kLiveContext, kAllocationContext, kEveryContext };  // whose tracebacks are kept
-struct Held {  // an allocation; one that is no piece of a segment stands in the list of all that are not freed yet
+struct Held {  // an allocation
   const void* address;
   int64_t bytes;
   DeviceIndex device;
   c10::StreamId stream = 0;
   Traceback from{};
-  Held *previous = nullptr, *next = nullptr;
 };
-void note_allocation(Held& held);
+void note_allocation(const Held& held);
 void note_happened(DeviceIndex device, const Happened& happened, int context);
 Traceback traceback_of_allocation();
-void note_free(Held& held);
+void note_free(const Held& held);
 void note_out_of_memory(int64_t asked, DeviceIndex device, int64_t total, int64_t free);
 using OutOfMemoryObserver = void (*)(int device, int64_t asked, int64_t total, int64_t free);
 void observe_out_of_memory(OutOfMemoryObserver observer);  // for ever

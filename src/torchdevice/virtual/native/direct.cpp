@@ -23,6 +23,7 @@ using c10::SymInt;
 using c10::SymIntArrayRef;
 using Text = std::string_view;
 using In = const Tensor&;
+using Iterated = const at::ITensorListRef&;  // a list, in signatures of structured kernels
 using InOut = Tensor&;
 using MaybeIn = const std::optional<Tensor>&;
 using Number = const Scalar&;
@@ -33,6 +34,9 @@ using Two = std::tuple<Tensor, Tensor>;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using Mask = std::array<bool, 3>;
+using FourMask = std::array<bool, 4>;
+using MaybeReal = std::optional<double>;
+using Attended = std::tuple<Tensor, Tensor, Tensor, Tensor, SymInt, SymInt, Tensor, Tensor, Tensor>;
 
 template <class... Each>
 struct Types {};
@@ -51,6 +55,13 @@ using Signatures = Types<
     Tensor(In, In, int64_t, ScalarType), Tensor(In, int64_t, std::optional<ScalarType>), Tensor(In, int64_t),
     // indices
     Tensor(In, int64_t, In), Tensor(In, int64_t, In, bool), Tensor(In, In, SymInt, SymInt, bool),
+    Tensor(Iterated, int64_t),
+    // attention
+    Attended(In, In, In, double, bool, bool, MaybeReal), Attended(In, In, In, MaybeIn, bool, double, bool, bool, MaybeReal),
+    Four(In, In, In, MaybeIn, bool, double, bool, MaybeReal),
+    Three(In, In, In, In, In, In, In, In, SymInt, SymInt, double, bool, In, In, MaybeReal),
+    Three(In, In, In, In, In, In, In, In, In, In, In, SymInt, SymInt, double, bool, MaybeReal),
+    Four(In, In, In, In, In, In, In, In, In, double, FourMask, bool, MaybeReal),
     // losses
     Tensor(In, In, int64_t), Tensor(In, In, In, int64_t), Two(In, In, MaybeIn, int64_t, SymInt),
     Tensor(In, In, In, MaybeIn, int64_t, SymInt, In),
@@ -89,6 +100,7 @@ template <> constexpr const char* kText<Tensors> = "Tensor[]";
 template <> constexpr const char* kText<Number> = "Scalar";
 template <> constexpr const char* kText<MaybeNumber> = "Scalar?";
 template <> constexpr const char* kText<Numbers> = "Scalar[]";
+template <> constexpr const char* kText<Iterated> = "Tensor[]";
 template <> constexpr const char* kText<int64_t> = "int";
 template <> constexpr const char* kText<std::optional<int64_t>> = "int?";
 template <> constexpr const char* kText<IntArrayRef> = "int[]";
@@ -98,6 +110,8 @@ template <> constexpr const char* kText<SymIntArrayRef> = "SymInt[]";
 template <> constexpr const char* kText<double> = "float";
 template <> constexpr const char* kText<bool> = "bool";
 template <> constexpr const char* kText<Mask> = "bool[]";
+template <> constexpr const char* kText<FourMask> = "bool[]";
+template <> constexpr const char* kText<MaybeReal> = "float?";
 template <> constexpr const char* kText<ScalarType> = "ScalarType";
 template <> constexpr const char* kText<std::optional<ScalarType>> = "ScalarType?";
 template <> constexpr const char* kText<Text> = "str";
@@ -185,12 +199,28 @@ struct Handed<TensorList> {
   TensorList get() { return *found; }
 };
 
+template <>
+struct Handed<Iterated> {
+  std::optional<TensorList> found;
+  std::optional<at::ITensorListRef> list;
+  Handed(Loans& loans, Iterated given, bool written) {
+    const auto held = given.materialize();
+    std::vector<Tensor> tensors(held.begin(), held.end());
+    found = loans.take(tensors, written);
+    if (found) list.emplace(*found);
+  }
+  bool ready() const { return list.has_value(); }
+  Iterated get() { return *list; }
+};
+
 template <class... Rest>
 Tensor& first(Tensor& self, Rest&&...) {
   return self;
 }
 
 // ----------------------------------------------------------------------------------------------------------- a kernel
+constexpr uint32_t kWelcome = kNoDeviceCheck | kAnyDevice;  // numbers of the host
+
 template <class Signature>
 class Direct;
 
@@ -200,7 +230,7 @@ class Direct<Result(Args...)> {
   Direct(const c10::OperatorHandle& op, OpRecord* record)
       : op_(op.typed<Result(Args...)>()),
         record_(record),
-        numbers_welcome_(record->flags & kNoDeviceCheck),
+        numbers_welcome_(record->flags & kWelcome),
         boxed_(boxed(record)) {
     for (const auto& a : op.schema().arguments()) written_.push_back(is_written(a));
   }
@@ -250,9 +280,11 @@ class Direct<Result(Args...)> {
   }
   template <class... Each>
   static std::tuple<Each...> leave(Loans& loans, std::tuple<Each...>&& results) {
-    std::apply([&](auto&... each) { ((each = loans.leave(std::move(each))), ...); }, results);
+    std::apply([&](auto&... each) { (leave_in_place(loans, each), ...); }, results);
     return std::move(results);
   }
+  static void leave_in_place(Loans& loans, Tensor& result) { result = loans.leave(std::move(result)); }
+  static void leave_in_place(Loans&, SymInt&) {}
 
   const c10::TypedOperatorHandle<Result(Args...)> op_;
   OpRecord* const record_;
@@ -286,6 +318,9 @@ Makers makers_of(Types<Each...>) {
   return {{Written<Each>::text(), &Maker<Each>::make}...};
 }
 
+// Whether the backing's own generator is another than the virtual device's.
+bool draws_need_care() { return backing.is_host() || backing.is_shared(static_cast<DeviceIndex>(config.count - 1)); }
+
 // Whether results are new, and arguments keep their geometry.
 bool is_simple(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
@@ -293,16 +328,14 @@ bool is_simple(const c10::OperatorHandle& op) {
   const auto is_view = [](const c10::Argument& a) { return a.alias_info() && !a.alias_info()->isWrite(); };
   return std::none_of(schema.arguments().begin(), schema.arguments().end(), is_out) &&
       std::none_of(schema.returns().begin(), schema.returns().end(), is_view) && !op.hasTag(at::Tag::inplace_view) &&
-      !op.hasTag(at::Tag::nondeterministic_seeded);
+      !(op.hasTag(at::Tag::nondeterministic_seeded) && draws_need_care());
 }
-
-constexpr uint32_t kSpecial = ~static_cast<uint32_t>(kNoDeviceCheck);
 
 }  // namespace
 
 std::optional<torch::CppFunction> direct_kernel(const c10::OperatorHandle& op, OpRecord* record) {
   static const auto* makers = new Makers(makers_of(Signatures()));
-  if ((record->flags & kSpecial) || record->alert || record->wider || record->denied_dtypes || may_wait(op) || !is_simple(op))
+  if ((record->flags & ~kWelcome) || record->alert || record->wider || record->denied_dtypes || may_wait(op) || !is_simple(op))
     return std::nullopt;
   const auto found = makers->find(text_of(op.schema()));
   return found == makers->end() ? std::nullopt : found->second(op, record);

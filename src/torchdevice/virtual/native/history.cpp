@@ -25,7 +25,6 @@ struct Entry {
 };
 struct History {
   std::mutex mutex;
-  Held* last = nullptr;  // of a list that the allocations make themselves
   std::deque<Entry> entries;
   size_t most = 0;  // entries that are kept
   std::atomic<int> context{kNoContext};
@@ -65,16 +64,11 @@ std::string on_one_line(std::string text) {
 
 }  // namespace
 
-void note_allocation(Held& held) {
+void note_allocation(const Held& held) {
   auto& h = history();
-  held.stream = current_stream(held.device).id();
-  held.from = traceback_of_allocation();
+  if (C10_LIKELY(!h.traced)) return;
   std::deque<Entry> forgotten;  // let go after the lock: code objects of Python go with it
   std::lock_guard<std::mutex> lock(h.mutex);
-  held.previous = h.last;
-  if (h.last) h.last->next = &held;
-  h.last = &held;
-  if (C10_LIKELY(!h.traced)) return;
   const Traceback from = h.context >= kAllocationContext ? held.from : nullptr;
   note("segment_alloc", held, from);
   note("alloc", held, from);
@@ -96,14 +90,12 @@ void note_happened(DeviceIndex device, const Happened& happened, int context) {
   forget_oldest(forgotten);
 }
 
-void note_free(Held& held) {
+void note_free(const Held& held) {
   auto& h = history();
-  const Traceback from = C10_UNLIKELY(h.traced) ? traceback(kEveryContext) : nullptr;
+  if (C10_LIKELY(!h.traced)) return;
+  const Traceback from = traceback(kEveryContext);
   std::deque<Entry> forgotten;
   std::lock_guard<std::mutex> lock(h.mutex);
-  if (held.previous) held.previous->next = held.next;
-  (held.next ? held.next->previous : h.last) = held.previous;
-  if (C10_LIKELY(!h.traced)) return;
   for (const char* action : {"free_requested", "free_completed", "segment_free"}) note(action, held, from);
   forget_oldest(forgotten);
 }
@@ -145,11 +137,10 @@ void record_history(bool traced, int context, bool with_cpp, size_t most, bool c
 // T what happened. Memory that is no piece of a segment is a segment with one piece.
 std::string dump_history() {
   auto& h = history();
-  std::vector<Held> held;
+  const std::vector<Held> held = held_outside_segments();
   std::deque<Entry> entries;
   {
     std::lock_guard<std::mutex> lock(h.mutex);
-    for (const Held* one = h.last; one; one = one->previous) held.push_back(*one);
     entries = h.entries;
   }
   std::vector<torch::CapturedTraceback*> all;

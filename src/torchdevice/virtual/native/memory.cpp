@@ -66,34 +66,13 @@ void raise_out_of_memory(size_t asked, Device device) {
       " is reserved by PyTorch but unallocated.");
 }
 
-struct Block : Held {
-  const bool of_segment;
+struct Block : Twin, Held {
+  bool of_segment = false;
   Piece* piece = nullptr;  // of a segment; null too when a checkpoint took it away
   c10::DataPtr inner;      // memory that is no such piece
-  const bool counted;      // here, and not by the backing's allocator
-  Twin twin{};
+  bool counted = false;    // here, and not by the backing's allocator
+  size_t place = 0;        // in `Blocks::outside`
 
-  Block(Piece* taken, int64_t n, DeviceIndex on) : Held{taken->address, n, on}, of_segment(true), counted(false) {
-    own_piece(on, taken, &piece);
-    tell_profiler(bytes);
-  }
-  Block(c10::DataPtr&& data, int64_t n, DeviceIndex on, bool count)
-      : Held{data.get(), n, on}, of_segment(false), inner(std::move(data)), counted(count) {
-    note_allocation(*this);
-    tell_profiler(bytes);
-  }
-  ~Block() {
-    recycle(twin);
-    if (of_segment) {
-      Happened happened;
-      give_back_piece(device, piece, happened);
-      note_happened(device, happened, kEveryContext);
-    } else {
-      if (counted) uncount_foreign(device, bytes);
-      note_free(*this);
-    }
-    tell_profiler(-bytes);
-  }
   // torch.profiler with profile_memory, which has no sizes of memory that it was not told of.
   void tell_profiler(int64_t change) const {
     if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
@@ -102,11 +81,70 @@ struct Block : Held {
         const_cast<void*>(address), change, static_cast<size_t>(now.allocated_bytes[0].current),
         static_cast<size_t>(now.reserved_bytes[0].current), Device(config.type, device));
   }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
 };
 
-void free_block(void* block) { delete static_cast<Block*>(block); }
+// Blocks of freed memory are used again, with the twins that they have: making them takes longer than a small operator's share.
+struct Blocks {
+  static constexpr size_t kMostSpare = 4096;
+  std::mutex mutex;
+  std::vector<Block*> outside;  // memory that is no piece of a segment
+  std::vector<Block*> spare;
+
+  Block* take(const Held& held, bool of_segment) {
+    std::lock_guard<std::mutex> lock(mutex);
+    Block* block;
+    if (C10_LIKELY(!spare.empty())) {
+      block = spare.back();
+      spare.pop_back();
+    } else {
+      block = new Block;
+    }
+    static_cast<Held&>(*block) = held;
+    block->of_segment = of_segment;
+    if (!of_segment) {
+      block->place = outside.size();
+      outside.push_back(block);
+    }
+    return block;
+  }
+  void give_back(Block* block) {
+    Traceback from;  // let go after the lock: code objects of Python go with it
+    std::unique_lock<std::mutex> lock(mutex);
+    if (!block->of_segment) {
+      Block* last = outside.back();
+      outside[last->place = block->place] = last;
+      outside.pop_back();
+    }
+    from = std::move(block->from);
+    const bool kept = spare.size() < kMostSpare;
+    if (C10_LIKELY(kept)) spare.push_back(block);
+    lock.unlock();
+    if (C10_UNLIKELY(!kept)) delete block;
+  }
+};
+Blocks& blocks() {
+  static auto* all = outlives_forks<Blocks, &blocks>();
+  return *all;
+}
+
+Block* block_with(Piece* piece, int64_t bytes, DeviceIndex device) {
+  Block* block = blocks().take({piece->address, bytes, device}, true);
+  own_piece(device, piece, &block->piece);
+  block->tell_profiler(bytes);
+  return block;
+}
+Block* block_with(c10::DataPtr&& data, int64_t bytes, DeviceIndex device, bool counted) {
+  Block* block = blocks().take({data.get(), bytes, device, current_stream(device).id(), traceback_of_allocation()}, false);
+  block->inner = std::move(data);
+  block->counted = counted;
+  note_allocation(*block);
+  block->tell_profiler(bytes);
+  return block;
+}
+c10::DataPtr owning(Block* block, void* address, Device labelled) {
+  return {address, static_cast<Twin*>(block), &free_block, labelled};
+}
+Block* owner(void* twin) { return static_cast<Block*>(static_cast<Twin*>(twin)); }
 
 // Blocks whose memory tensors share until one of them writes. torch wants such memory to be its own context.
 struct SharedBlocks {
@@ -126,11 +164,11 @@ void free_shared(void* address) {
     block = found->second;
     shared.all.erase(found);
   }
-  free_block(block);
+  free_block(static_cast<Twin*>(block));
 }
 
 Block* block_of(const c10::DataPtr& data) {  // null: memory that was not allocated under the virtual label
-  if (C10_LIKELY(data.get_deleter() == &free_block)) return static_cast<Block*>(data.get_context());
+  if (C10_LIKELY(data.get_deleter() == &free_block)) return owner(data.get_context());
   if (data.get_deleter() != &free_shared) return nullptr;
   auto& shared = shared_blocks();
   std::lock_guard<std::mutex> lock(shared.mutex);
@@ -144,7 +182,7 @@ c10::DataPtr from_segments(size_t bytes, Device device, Device labelled) {
   note_happened(device.index(), happened, kAllocationContext);
   if (C10_UNLIKELY(!piece)) raise_out_of_memory(bytes, device);
   void* address = piece->address;
-  return {address, new Block(piece, static_cast<int64_t>(bytes), device.index()), &free_block, labelled};
+  return owning(block_with(piece, static_cast<int64_t>(bytes), device.index()), address, labelled);
 }
 
 constinit thread_local DeviceIndex allocating_for = -1;
@@ -178,7 +216,7 @@ Lent& lent() {
   return *blocks;
 }
 void free_on_host(void* address) {
-  if (Block* block = lent().remove(address)) delete block;
+  if (Block* block = lent().remove(address)) free_block(static_cast<Twin*>(block));
   else allocator_of_host->raw_deleter()(address);
 }
 
@@ -196,7 +234,7 @@ struct LendingAllocator final : c10::Allocator {
     }
     auto data = from_segments(bytes, Device(config.type, allocating_for), Device(c10::kCPU));
     if (!data.get()) return data;
-    auto* block = static_cast<Block*>(data.release_context());
+    Block* block = owner(data.release_context());
     lent().add(block);
     return {data.get(), data.get(), &free_on_host, Device(c10::kCPU)};
   }
@@ -361,9 +399,30 @@ struct PinnedAllocator final : at::HostAllocator {
 
 }  // namespace
 
-Twin* twin_of(const c10::DataPtr& data) {
-  Block* block = block_of(data);
-  return block ? &block->twin : nullptr;
+void free_block(void* twin) {
+  Block* block = owner(twin);
+  retire(*block);
+  const c10::DataPtr inner = std::move(block->inner);  // freed when the block is back
+  if (block->of_segment) {
+    Happened happened;
+    give_back_piece(block->device, block->piece, happened);
+    note_happened(block->device, happened, kEveryContext);
+  } else {
+    if (block->counted) uncount_foreign(block->device, block->bytes);
+    note_free(*block);
+  }
+  block->tell_profiler(-block->bytes);
+  blocks().give_back(block);
+}
+
+Twin* twin_of_shared(const c10::DataPtr& data) { return block_of(data); }
+
+std::vector<Held> held_outside_segments() {
+  auto& all = blocks();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<Held> held;
+  for (const Block* each : all.outside) held.push_back(*each);
+  return held;
 }
 
 const c10::DataPtr& unlabelled(const c10::DataPtr& data) {
@@ -377,7 +436,7 @@ bool make_shareable(StorageImpl& storage) {
     auto& shared = shared_blocks();
     std::lock_guard<std::mutex> lock(shared.mutex);
     void* address = data.get();
-    shared.all[address] = static_cast<Block*>(data.release_context());
+    shared.all[address] = owner(data.release_context());
     storage.set_data_ptr_noswap(c10::DataPtr(address, address, &free_shared, storage.device()));
   }
   return data.get_deleter() == &free_shared || c10::impl::cow::is_cow_data_ptr(data);
@@ -395,8 +454,10 @@ void use_on(const c10::DataPtr& data, const c10::Stream& stream) {
 }
 
 Allocating::Allocating(std::optional<Device> device)
-    : before_(std::exchange(allocating_for, device && allocator_of_host ? device->index() : DeviceIndex(-1))) {}
-Allocating::~Allocating() { allocating_for = before_; }
+    : before_(allocator_of_host ? std::exchange(allocating_for, device ? device->index() : DeviceIndex(-1)) : DeviceIndex(-1)) {}
+Allocating::~Allocating() {
+  if (allocator_of_host) allocating_for = before_;
+}
 
 c10::Allocator* host_allocator() { return allocator_of_host; }
 
@@ -404,7 +465,7 @@ c10::DataPtr own_memory_at(DeviceIndex device, void* address) {
   Piece* piece = piece_at(device, address);
   TORCH_CHECK(piece, "no memory without an owner begins at ", address);
   const auto bytes = static_cast<int64_t>(piece->requested);
-  return {address, new Block(piece, bytes, device), &free_block, Device(config.type, device)};
+  return owning(block_with(piece, bytes, device), address, Device(config.type, device));
 }
 
 void disown_memory(const c10::DataPtr& data) {
@@ -455,7 +516,7 @@ void raise_if_full(const c10::Error& error, Device device) {
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
   if (!data.get() && keeps_segments()) return {nullptr, device};
   if (data.get_deleter() == &free_on_host) {
-    if (Block* block = lent().remove(data.get())) return {data.release_context(), block, &free_block, device};
+    if (Block* block = lent().remove(data.get())) return owning(block, data.release_context(), device);
     if (bytes <= kNumber) {
       auto moved = from_segments(bytes, device, device);
       if (moved.get()) std::memcpy(moved.get(), data.get(), bytes);
@@ -468,7 +529,7 @@ c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
   const bool fits = counted_there ? !limit || limited_memory(device.index()) <= limit : count_foreign(device.index(), n);
   if (C10_UNLIKELY(!fits)) raise_out_of_memory(bytes, device);
   void* address = data.get();
-  return {address, new Block(std::move(data), n, device.index(), !counted_there), &free_block, device};
+  return owning(block_with(std::move(data), n, device.index(), !counted_there), address, device);
 }
 
 c10::Allocator* virtual_allocator() {

@@ -103,12 +103,24 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     about_to_wait();
     wait_for_current_stream(is_virtual(self) ? self.device().index() : src.device().index());
   }
-  Call call;
-  const Tensor to = is_virtual(self) ? call.stand_in(self, true) : self, from = is_virtual(src) ? call.stand_in(src) : src;
-  {
+  const auto compute = [&](const Tensor& to, const Tensor& from) {
     at::AutoDispatchBelowADInplaceOrView guard;
     Computing here;
     to.copy_(from, non_blocking && !backing.is_host());
+  };
+  const auto copied_by_loans = [&] {
+    if (!is_virtual(self) || !is_virtual(src)) return false;
+    Loans loans(false);
+    const Tensor* to = loans.take(self, true);
+    const Tensor* from = to ? loans.take(src, false) : nullptr;
+    if (!from) return false;
+    compute(*to, *from);
+    loans.check_written();
+    return true;
+  };
+  if (!copied_by_loans()) {
+    Call call;
+    compute(is_virtual(self) ? call.stand_in(self, true) : self, is_virtual(src) ? call.stand_in(src) : src);
   }
   if (C10_UNLIKELY(capturing())) capture_copy(self, src);
   if (non_blocking && backing.is_host() && is_virtual(self) != is_virtual(src)) {
@@ -147,18 +159,17 @@ void give(const OperatorHandle& op, Stack* stack, Results&&... results) {
 }
 
 // The math path adds its mask; the operator above it has made numbers of a mask of booleans by then.
-IValue additive_mask(const OperatorHandle& op, const Stack& s, double least = -std::numeric_limits<double>::infinity()) {
-  const auto given = argument(op, s, "attn_mask");
-  if (given.isNone() || !given.toTensor().defined() || given.toTensor().scalar_type() != c10::kBool) return given;
-  const Tensor mask = given.toTensor();
-  const auto options = mask.options().dtype(argument(op, s, "query").toTensor().scalar_type());
-  return at::zeros(mask.sizes(), options).masked_fill_(mask.logical_not(), least);
+std::optional<Tensor> additive(
+    const std::optional<Tensor>& mask, c10::ScalarType dtype, double least = -std::numeric_limits<double>::infinity()) {
+  if (!mask || !mask->defined() || mask->scalar_type() != c10::kBool) return mask;
+  return at::zeros(mask->sizes(), mask->options().dtype(dtype)).masked_fill_(mask->logical_not(), least);
 }
 
 Stack math_attention(const OperatorHandle& op, const Stack& s) {
   const auto gqa = argument(op, s, "enable_gqa");
+  const auto mask = additive(argument(op, s, "attn_mask").toOptional<Tensor>(), argument(op, s, "query").toTensor().scalar_type());
   return call_op("aten::_scaled_dot_product_attention_math",
-                 {argument(op, s, "query"), argument(op, s, "key"), argument(op, s, "value"), additive_mask(op, s),
+                 {argument(op, s, "query"), argument(op, s, "key"), argument(op, s, "value"), mask,
                   argument(op, s, "dropout_p"), argument(op, s, "is_causal"), argument(op, s, "dropout_mask"),
                   argument(op, s, "scale"), gqa.isNone() ? IValue(false) : gqa});
 }
@@ -172,62 +183,79 @@ Tensor aligned(const Tensor& mask) {
   return fits ? mask : at::pad(mask, {0, kMultiple - last % kMultiple}).slice(-1, 0, last);
 }
 
-// The backing's own choice among its kernels, which are called with the virtual tensors: autograd's formulas apply.
-bool fused_attention(const OperatorHandle& op, Stack* stack) {
+void attention(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  COUNT("aten::scaled_dot_product_attention");
+  give(op, stack, math_attention(op, *stack)[0]);
+}
+
+template <class Signature>
+c10::TypedOperatorHandle<Signature> typed(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+// CUDA's own choice among its kernels, which are called with the virtual tensors: autograd's formulas apply.
+class FusedAttention {
+  using In = const Tensor&;
+  using MaybeIn = const std::optional<Tensor>&;
+  using Scale = std::optional<double>;
+  using Several = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
   enum Choice : int64_t { kFlash = 1, kEfficient = 2, kCudnn = 3 };  // at::SDPBackend
-  if (backing.type() != DeviceType::CUDA) return false;
-  const auto query = argument(op, *stack, "query"), key = argument(op, *stack, "key"), value = argument(op, *stack, "value");
-  const auto dropout = argument(op, *stack, "dropout_p"), causal = argument(op, *stack, "is_causal");
-  const auto scale = argument(op, *stack, "scale"), gqa = argument(op, *stack, "enable_gqa");
-  int64_t choice;
-  {
+
+ public:
+  Tensor operator()(In query, In key, In value, MaybeIn mask, double dropout, bool causal, Scale scale, bool gqa) const {
+    COUNT("aten::scaled_dot_product_attention");
+    const auto choice = choose(query, key, value, mask, dropout, causal, scale, gqa);
+    if (choice == kFlash) {
+      const int64_t last = query.size(-1), padding = last % 8 ? 8 - last % 8 : 0;
+      if (!padding) return std::get<0>(flash_.call(query, key, value, dropout, causal, false, scale));
+      const auto padded = [&](In t) { return at::pad(t, {0, padding}); };
+      // The scale belongs to the size before the padding.
+      const Scale by = scale ? scale : 1.0 / std::sqrt(static_cast<double>(last));
+      return std::get<0>(flash_.call(padded(query), padded(key), padded(value), dropout, causal, false, by)).slice(-1, 0, last);
+    }
+    const bool wanted =
+        at::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
+    if (choice == kCudnn) {
+      constexpr double kLeast = -65504.0;  // as torch does: cuDNN cannot take -inf
+      const auto bias = additive(mask, query.scalar_type(), kLeast);
+      return std::get<0>(cudnn_.call(query, key, value, bias, wanted, dropout, causal, false, scale));
+    }
+    auto bias = additive(mask, query.scalar_type());
+    if (choice != kEfficient)
+      return std::get<0>(math_.call(query, key, value, bias, dropout, causal, std::nullopt, scale, gqa));
+    if (bias && bias->defined()) bias = aligned(*bias).expand({query.size(0), query.size(1), query.size(2), key.size(2)});
+    return std::get<0>(efficient_.call(query, key, value, bias, wanted, dropout, causal, scale));
+  }
+
+ private:
+  int64_t choose(In query, In key, In value, MaybeIn mask, double dropout, bool causal, Scale scale, bool gqa) const {
     Call call;
     call.keep_requires_grad = true;  // the choice depends on it
     Computing here;
-    const auto seen = [&](const IValue& v) {
-      const bool ours = v.isTensor() && v.toTensor().defined() && is_virtual(v.toTensor());
-      return ours ? IValue(call.stand_in(v.toTensor())) : v;
-    };
-    choice = call_op("aten::_fused_sdp_choice",
-                     {seen(query), seen(key), seen(value), seen(argument(op, *stack, "attn_mask")), dropout, causal, scale,
-                      gqa.isNone() ? IValue(false) : gqa})[0].toInt();
+    const auto seen = [&](In t) { return t.defined() && is_virtual(t) ? call.stand_in(t) : t; };
+    const auto seen_mask = mask ? std::optional<Tensor>(seen(*mask)) : std::nullopt;
+    return choose_.call(seen(query), seen(key), seen(value), seen_mask, dropout, causal, scale, gqa);
   }
-  if (choice == kFlash) {
-    const int64_t last = query.toTensor().size(-1), padding = last % 8 ? 8 - last % 8 : 0;
-    const auto padded = [&](const IValue& v) {
-      return padding ? IValue(at::pad(v.toTensor(), {0, padding})) : v;
-    };
-    // The scale belongs to the size before the padding.
-    const IValue by = padding && scale.isNone() ? IValue(1.0 / std::sqrt(static_cast<double>(last))) : scale;
-    const Tensor result = call_op("aten::_scaled_dot_product_flash_attention",
-                                  {padded(query), padded(key), padded(value), dropout, causal, false, by})[0].toTensor();
-    give(op, stack, padding ? result.slice(-1, 0, last) : result);
-    return true;
-  }
-  bool wanted = false;
-  for (const auto* each : {&query, &key, &value}) wanted |= each->toTensor().requires_grad();
-  wanted = wanted && at::GradMode::is_enabled();
-  if (choice == kCudnn) {
-    constexpr double kLeast = -65504.0;  // as torch does: cuDNN cannot take -inf
-    give(op, stack, call_op("aten::_scaled_dot_product_cudnn_attention",
-                            {query, key, value, additive_mask(op, *stack, kLeast), wanted, dropout, causal, false, scale})[0]);
-    return true;
-  }
-  if (choice != kEfficient) return false;
-  IValue mask = additive_mask(op, *stack);
-  if (!mask.isNone() && mask.toTensor().defined()) {
-    const Tensor m = aligned(mask.toTensor()), q = query.toTensor();
-    mask = m.expand({q.size(0), q.size(1), q.size(2), key.toTensor().size(2)});
-  }
-  give(op, stack, call_op("aten::_scaled_dot_product_efficient_attention",
-                          {query, key, value, mask, wanted, dropout, causal, scale})[0]);
-  return true;
-}
 
-void attention(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  count("aten::scaled_dot_product_attention");
-  if (!backing.is_host() && fused_attention(op, stack)) return;
-  give(op, stack, math_attention(op, *stack)[0]);
+  const c10::TypedOperatorHandle<int64_t(In, In, In, MaybeIn, double, bool, Scale, bool)> choose_ =
+      typed<int64_t(In, In, In, MaybeIn, double, bool, Scale, bool)>("aten::_fused_sdp_choice");
+  const c10::TypedOperatorHandle<Several(In, In, In, double, bool, bool, Scale)> flash_ =
+      typed<Several(In, In, In, double, bool, bool, Scale)>("aten::_scaled_dot_product_flash_attention");
+  const c10::TypedOperatorHandle<std::tuple<Tensor, Tensor, Tensor, Tensor>(In, In, In, MaybeIn, bool, double, bool, Scale)>
+      efficient_ = typed<std::tuple<Tensor, Tensor, Tensor, Tensor>(In, In, In, MaybeIn, bool, double, bool, Scale)>(
+          "aten::_scaled_dot_product_efficient_attention");
+  const c10::TypedOperatorHandle<Several(In, In, In, MaybeIn, bool, double, bool, bool, Scale)> cudnn_ =
+      typed<Several(In, In, In, MaybeIn, bool, double, bool, bool, Scale)>("aten::_scaled_dot_product_cudnn_attention");
+  const c10::TypedOperatorHandle<std::tuple<Tensor, Tensor>(In, In, In, MaybeIn, double, bool, MaybeIn, Scale, bool)> math_ =
+      typed<std::tuple<Tensor, Tensor>(In, In, In, MaybeIn, double, bool, MaybeIn, Scale, bool)>(
+          "aten::_scaled_dot_product_attention_math");
+};
+
+Tensor fused_attention(
+    const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask, double dropout, bool causal,
+    std::optional<double> scale, bool gqa) {
+  static const FusedAttention attend;
+  return attend(query, key, value, mask, dropout, causal, scale, gqa);
 }
 void attention_mps(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   auto both = math_attention(op, *stack);
@@ -538,15 +566,17 @@ void four_bit_product(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
                           {self, packed, argument(op, *stack, "qGroupSize"), argument(op, *stack, "qScaleAndZeros")})[0]);
 }
 
-// kForHost: always on the CPU, and on an accelerator that lacks the operator. kFused: only on CUDA.
-enum Where { kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32, kForHost = 64, kFused = 128 };
+// kForHost: always on the CPU, and on an accelerator that lacks the operator. kFused: only on CUDA. kUnfused: not there.
+enum Where {
+  kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32, kForHost = 64, kFused = 128, kUnfused = 256
+};
 struct Row {
   const char* name;
   Function function;
   int where;
 };
 const Row kRows[] = {
-    {"scaled_dot_product_attention", attention, kBackend | kAutograd},
+    {"scaled_dot_product_attention", attention, kBackend | kAutograd | kUnfused},
     {"_scaled_dot_product_attention_math_for_mps", attention_mps, kBackend | kMpsOnly},
     {"_fused_sdp_choice", choose_math, kBackend | kForHost},
     {"dropout", fused_dropout, kAutograd | kMpsOnly | kFused},
@@ -640,12 +670,15 @@ void register_native_kernels() {
   put(dense, "set_", TORCH_FN(set_empty));
   put(dense, "copy_", TORCH_FN(copy_));
   if (config.is_mps() || !backing.is_host()) put(dense, "_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  if (backing.type() == DeviceType::CUDA)
+    for (const DispatchKey key : {dense, autograd}) put(key, "scaled_dot_product_attention", TORCH_FN(fused_attention));
   for (const Row& row : kRows) {
     const bool for_type = (!(row.where & kMpsOnly) || config.is_mps()) && (!(row.where & kGpuOnly) || !config.is_mps()) &&
         (!(row.where & kXpuOnly) || config.type == DeviceType::XPU);
     const auto op = find_operator(std::string("aten::") + row.name);
     if (!for_type || !op) continue;
     if ((row.where & kForHost) && !backing.is_host() && backing.computes(*op, DispatchKey::Dense)) continue;
+    if ((row.where & kUnfused) && backing.type() == DeviceType::CUDA) continue;
     if ((row.where & kFused) && backing.type() != DeviceType::CUDA) continue;
     if (row.where & kBackend) put(dense, row);
     if (row.where & kAutograd) put(autograd, row);

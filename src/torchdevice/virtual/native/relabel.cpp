@@ -60,11 +60,19 @@ Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
   return Tensor(std::move(impl));
 }
 
+// `==` calls a function of the C library, which takes longer than a few comparisons.
+bool same(c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); i++)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
 // Whether a tensor over the twin is what `dense_shell` would make for `t`.
 bool fits(const Tensor& shell, const Tensor& t) {
   return shell.defined() && shell.dtype() == t.dtype() && (t.key_set() & kLazyBits).empty() &&
       !t.unsafeGetTensorImpl()->is_wrapped_number() && shell.storage_offset() == t.storage_offset() &&
-      shell.sizes() == t.sizes() && shell.strides() == t.strides();
+      same(shell.sizes(), t.sizes()) && same(shell.strides(), t.strides());
 }
 
 // Whether such a tensor can be used again: nobody else has it, and the kernel left nothing on it.
@@ -87,37 +95,23 @@ void fit(Twin& kept, const Tensor& t) {
   impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
 }
 
-// Twins of memory that was freed, with their stand-ins: for the next memory, because making them takes longer.
-struct Spares {
-  std::mutex mutex;
-  std::vector<std::pair<c10::intrusive_ptr<StorageImpl>, Tensor>> all;
-};
-Spares& spares() {
-  static auto* s = outlives_forks<Spares, &spares>();
-  return *s;
-}
-constexpr size_t kMostSpares = 512;
-
-void give_twin(Twin& kept, StorageImpl* original) {
-  {
-    auto& s = spares();
-    std::lock_guard<std::mutex> lock(s.mutex);
-    if (!s.all.empty()) {
-      std::tie(kept.storage, kept.shell) = std::move(s.all.back());
-      s.all.pop_back();
-    }
-  }
-  if (!kept.storage) {
+// The twin becomes one of the original's memory, as that is now.
+void seat(Twin& kept, StorageImpl* original) {
+  if (C10_UNLIKELY(!kept.storage)) {
     kept.storage = lend_to_backing(original);
+    kept.seated = true;
     return;
   }
   StorageImpl& storage = *kept.storage;
-  storage.set_data_ptr_noswap(
-      c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), backing.device(original->device().index())));
+  if (!kept.seated) {
+    const Device device = backing.device(original->device().index());
+    const bool elsewhere = storage.device() != device;
+    storage.set_data_ptr_noswap(c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), device));
+    if (elsewhere) kept.shell.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(kept.storage));  // and its device
+    kept.seated = true;
+  }
   storage.set_nbytes(original->nbytes());
-  storage.set_allocator(backing.allocator());
   storage.set_resizable(original->resizable());
-  kept.shell.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(kept.storage));  // and its device
 }
 
 Tensor quantized_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
@@ -173,11 +167,12 @@ bool is_csr(const Tensor& t) {
 
 }  // namespace
 
-void recycle(Twin& twin) {
-  if (!twin.shell.defined() || twin.storage.use_count() != 2 || !is_reusable(twin.shell, twin.storage.get())) return;
-  auto& s = spares();
-  std::lock_guard<std::mutex> lock(s.mutex);
-  if (s.all.size() < kMostSpares) s.all.emplace_back(std::move(twin.storage), std::move(twin.shell));
+void retire(Twin& twin) {
+  if (!twin.shell.defined() || twin.storage.use_count() != 2 || !is_reusable(twin.shell, twin.storage.get())) {
+    twin.shell.reset();
+    twin.storage.reset();
+  }
+  twin.seated = false;
 }
 
 // ------------------------------------------------------------------------------------------------------- going in
@@ -200,12 +195,7 @@ int Call::twin(const c10::Storage& storage, bool written) {
   if (Twin* kept = twin_of(original->_mutable_data_ptr_no_checks())) {
     const void* holder = nullptr;
     if (kept->call.compare_exchange_strong(holder, this, std::memory_order_acquire)) {
-      if (C10_LIKELY(kept->storage)) {
-        kept->storage->set_nbytes(original->nbytes());
-        kept->storage->set_resizable(original->resizable());
-      } else {
-        kept->storage = lend_to_backing(original);
-      }
+      seat(*kept, original);
       kept->place = place;
       storages_.push_back({original, kept->storage, kept});
       twins_.add(kept->storage.get(), place);
@@ -391,12 +381,7 @@ const Tensor* Loans::take(const Tensor& t, bool written) {
   const void* holder = nullptr;
   if (C10_LIKELY(kept->call.compare_exchange_strong(holder, this, std::memory_order_acquire))) {
     loans_.push_back({kept, original, written ? impl : nullptr, nullptr});
-    if (C10_LIKELY(kept->storage)) {
-      kept->storage->set_nbytes(original->nbytes());
-      kept->storage->set_resizable(original->resizable());
-    } else {
-      give_twin(*kept, original);
-    }
+    seat(*kept, original);
     fit(*kept, t);
     return &kept->shell;
   }
@@ -432,8 +417,8 @@ void Loans::check_written() const {
     const auto* shell = (loan.listed ? loan.listed : &loan.kept->shell)->unsafeGetTensorImpl();
     TORCH_INTERNAL_ASSERT(
         shell->unsafe_storage().unsafeGetStorageImpl() == loan.kept->storage.get() &&
-            loan.kept->storage->data() == loan.original->data() && shell->sizes() == loan.written->sizes() &&
-            shell->strides() == loan.written->strides(),
+            loan.kept->storage->data() == loan.original->data() && same(shell->sizes(), loan.written->sizes()) &&
+            same(shell->strides(), loan.written->strides()),
         "an operator changed the geometry of what it only writes to");
   }
 }
