@@ -76,9 +76,9 @@ def test_a_note_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["show"], "show takes 1 more word(s)"),
+        (["show"], "show takes 1 argument(s)"),
         (["--status", "done"], "no status 'done'"),
-        (["diff", "nowhere.json"], "nowhere.json is no catalogue"),
+        (["diff", "nowhere.json"], "nowhere.json is not a catalogue"),
     ],
 )
 def test_mistakes_cost_a_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,7 +117,7 @@ def test_ways_to_start_a_program(here: Path) -> None:
     assert choose(["-m", "package.mod"]).policy == "accelerate"
     assert choose(["package"]).reason == "package/__main__.py:1 names cuda"
     assert choose(["app.pyz"]).reason == "app.pyz/__main__.py:1 names cuda"
-    assert choose(["-"]) == Choice("portable", "a program on stdin cannot be read first")
+    assert choose(["-"]) == Choice("portable", "a program on stdin cannot be read in advance")
     assert choose(["-m", "torch.distributed.run", "--nproc", "2", "train.py"]).reason == "train.py names no accelerator"
     assert choose(["-m", "pytest", "package::test"]).reason == "package/__main__.py:1 names cuda"
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_read_is_left_as_it_is(text: bytes, here: Path) -> None:
 @pytest.mark.parametrize("line", ["import TorchDevice", "import torchdevice", "from torchdevice import activate"])
 def test_a_program_that_uses_us_keeps_the_default_of_the_api(line: str, here: Path) -> None:
     write(here, {"train.py": f"{line}\nx.cuda()"})
-    choice = Choice("accelerate", "train.py:1 imports torchdevice, whose default it is")
+    choice = Choice("accelerate", "train.py:1 imports torchdevice, and this is its default")
     assert choose(["train.py"]) == choice
 
 

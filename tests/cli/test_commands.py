@@ -32,11 +32,11 @@ def test_help_fits_a_screen_and_ends_in_two_examples(command: str | None, capsys
     ("words", "said"),
     [
         (["docter"], "torchdevice: no command or script 'docter', did you mean doctor? (see torchdevice --help)"),
-        (["explain", "nonsense"], "torchdevice explain: torch knows no device 'nonsense'"),
+        (["explain", "nonsense"], "torchdevice explain: 'nonsense' is not a device that torch knows"),
         (["explain", "cuda", "--host", "toaster"], "torchdevice explain: host='toaster' was asked for"),
         (["virtual"], "torchdevice virtual: the following arguments are required: action"),
-        (["virtual", "info", "--force"], "torchdevice virtual: --force goes with build"),
-        (["scan", "nowhere"], "torchdevice scan: there is no nowhere"),
+        (["virtual", "info", "--force"], "torchdevice virtual: --force is an option of build only"),
+        (["scan", "nowhere"], "torchdevice scan: nowhere does not exist"),
         (["doctor", "--xml"], "torchdevice doctor: unrecognized arguments: --xml"),
     ],
 )

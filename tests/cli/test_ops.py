@@ -52,7 +52,7 @@ def test_a_measurement_is_kept_and_removed(
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "MLX / CPU (elements)" in out
-    assert f"kept in {costs.table_path()}" in out
+    assert f"stored in {costs.table_path()}" in out
     kept = costs.read_costs(costs.device_kind(), costs.versions())
     assert (set(kept.by_operator), kept.source) == ({"aten::mv"}, str(costs.table_path()))
     assert main(["calibrate", "--search", "aten::dot", "--seconds", "0.001", "--json"]) == 0
@@ -66,4 +66,4 @@ def test_nothing_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mlx.core")
     with pytest.raises(SystemExit):
         main(["calibrate", "--search", "nothing"])
-    assert "no rule's name contains 'nothing'" in capsys.readouterr().err
+    assert "no operator with an MLX rule has 'nothing' in its name" in capsys.readouterr().err

@@ -352,7 +352,7 @@ def test_profile_without_a_compiler_says_so(tmp_path: Path) -> None:
     environment = {"CXX": "no-such-compiler", "TORCHDEVICE_CACHE": str(tmp_path / "cache")}
     done = torchdevice("run", "--profile", "-c", "import torch, time; time.sleep(0.2)", environment=environment)
     assert done.returncode == 0
-    assert "Only operators that ran elsewhere were timed." in done.stderr
+    assert "Only operators that fell back were timed." in done.stderr
     assert "Hint: install one" in done.stderr
     assert "Time by line" in done.stderr
 

@@ -211,7 +211,7 @@ def test_nothing_is_executed_and_bad_files_are_told(tmp_path: Path) -> None:
     (tmp_path / "c.py").write_bytes(b"\xff\xfe")
     result = scan([tmp_path])
     assert (result.files, [Path(file).name for file, _ in result.unreadable]) == (3, ["b.py", "c.py"])
-    assert verdict(result) == "3 files read: nothing names an accelerator; 2 files could not be read"
+    assert verdict(result) == "3 files read: no code names an accelerator; 2 files could not be read"
 
 
 @pytest.mark.processes
@@ -221,8 +221,8 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["Handled by translation (2)", f"  2 ×  .cuda()  first at {tmp_path}/a.py:1"]
     assert lines[-1] == (
-        "2 files read, 2 bound to an accelerator: 2 handled, 1 unsupported; "
-        "the program stops where it reaches what cannot work"
+        "2 files read, 2 with code for an accelerator: 2 handled, 1 unsupported; "
+        "the program fails where it reaches code that cannot work"
     )
     assert main(["scan", str(tmp_path / "a.py"), "--fail-on", "changed"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("2 handled; should run as it is")
@@ -238,11 +238,11 @@ RASTERIZER = "import torch\nfrom rasterizer_of_mine import draw\nimport helpers,
         ({}, "1 handled; should run as it is"),
         (
             {".gitmodules": '[submodule "r"]\n\tpath = sub/rasterizer\n\turl = https://example.org/r\n'},
-            "1 handled, 1 unknown; cannot tell whether it runs, it needs rasterizer_of_mine",
+            "1 handled, 1 unknown; it may not run, because it needs rasterizer_of_mine",
         ),
         (
             {"kernels/draw.cu": ""},
-            "1 handled, 1 unknown, 1 unsupported; the program stops where it reaches what cannot work",
+            "1 handled, 1 unknown, 1 unsupported; the program fails where it reaches code that cannot work",
         ),
         ({".gitmodules": "path = lib", "rasterizer_of_mine.py": ""}, "1 handled; should run as it is"),
     ],
@@ -430,9 +430,9 @@ def test_what_is_no_file_is_not_read_even_if_it_is_named(tmp_path: Path) -> None
     result = scan(sorted(tmp_path.iterdir()))
     assert [Path(finding.file).name for finding in result.found] == ["link.py", "plain.py"]
     assert [(Path(file).name, why) for file, why in result.unreadable if "No such file" not in why] == [
-        ("pipe.py", "no regular file"),
-        ("zero.ipynb", "no regular file"),
-        ("zero.py", "no regular file"),
+        ("pipe.py", "not a regular file"),
+        ("zero.ipynb", "not a regular file"),
+        ("zero.py", "not a regular file"),
     ]
 
 
@@ -545,5 +545,5 @@ def test_a_folder_that_is_closed_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "scandir", refusing)
     result = scan([tmp_path])
-    assert [(Path(file).name, why) for file, why in result.unreadable] == [("closed", "no regular file")]
+    assert [(Path(file).name, why) for file, why in result.unreadable] == [("closed", "not a regular file")]
     assert main(["scan", str(tmp_path), "--fail-on", "unsupported"]) == 2

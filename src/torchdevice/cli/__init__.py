@@ -1,4 +1,4 @@
-"""The command `torchdevice`: finds the command that is meant and hands over to its file. Imports no torch.
+"""The command `torchdevice`: finds the subcommand and calls its module. Does not import torch.
 
 A command is a row in `COMMANDS` and a module beside this file with two functions: `parser()` and `main(words)`.
 """
@@ -17,26 +17,26 @@ from torchdevice.cli.parsing import usage_error
 from torchdevice.errors import ConfigError
 
 COMMANDS = {
-    "run": "run a program with translation active, in it and in its children",
-    "explain": "what a request for a device becomes here, or on another machine, and why",
-    "doctor": "check this installation; every problem comes with its fix",
-    "scan": "find what binds a source tree to CUDA, without running it",
-    "catalog": "every public function of torch: does it work here, and how",
-    "virtual": "build, show or remove the library behind virtual devices",
-    "ops": "where each operator runs here, or on another device: native, guarded, mlx or cpu",
-    "calibrate": "measure MLX against the CPU, so that fallbacks run where they are faster",
-    "bench": "measure what TorchDevice costs on this machine",
-    "env": "facts to paste into a bug report",
+    "run": "run a program, and its child processes, with translation active",
+    "explain": "show what a device request becomes on this or another machine, and why",
+    "doctor": "check this installation and suggest a fix for each problem",
+    "scan": "find code that depends on CUDA in a source tree, without running it",
+    "catalog": "list every public function of torch, and whether and how it works here",
+    "virtual": "build, show or remove the library that virtual devices use",
+    "ops": "list where each operator runs, here or on another device: native, guarded, mlx or cpu",
+    "calibrate": "measure MLX against the CPU, so that each fallback uses the faster one",
+    "bench": "measure the overhead of TorchDevice on this machine",
+    "env": "print facts for a bug report",
 }
 
 HELP = """usage: torchdevice COMMAND …
        torchdevice SCRIPT …            the same as `torchdevice run SCRIPT …`
 
-Runs PyTorch code written for one accelerator on the one that is there, unedited.
+Runs unmodified PyTorch code, written for one accelerator, on the device that this machine has.
 
 {commands}
 
-`torchdevice COMMAND --help` tells more; `torchdevice --version` the version.
+`torchdevice COMMAND --help` describes a command. `torchdevice --version` prints the version.
 
 examples:
   torchdevice run train.py --epochs 3
@@ -44,17 +44,17 @@ examples:
 """
 
 
-GONE = 128 + 13  # as shells report a program that SIGPIPE ended
+GONE = 128 + 13  # the status that shells report for a program that SIGPIPE ended
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status. `run` does not return where the platform can replace a process."""
+    """Run the command line and return the exit status. `run` returns only where a process cannot be replaced."""
     try:
         status = _run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:  # who reads has seen enough: torchdevice ops | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+    except BrokenPipeError:  # the reader has closed the pipe: torchdevice ops | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
         return GONE
     return status
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # arrows and check marks must not end a command on an old console
+        if isinstance(stream, io.TextIOWrapper):  # a console without arrows and check marks must not fail
             stream.reconfigure(errors="replace")
     if not words or words[0] in ("-h", "--help"):
         listed = "\n".join(f"  {name:<11}{about}" for name, about in COMMANDS.items())
@@ -82,11 +82,14 @@ def _run(arguments: Sequence[str] | None) -> int:
     module = importlib.import_module(f"torchdevice.cli.{name}")
     try:
         status: int = module.main(words)
-    except ConfigError as error:  # of the environment: commands say by themselves what is wrong with their words
+    except ConfigError as error:  # from the environment; commands report errors in their arguments themselves
         usage_error("torchdevice", str(error).replace("\n", " "))
     return status
 
 
 def _is_program(word: str) -> bool:
-    """`torchdevice x` without `run`: options, files, and what looks like one (Python says if it is missing)."""
+    """Whether `torchdevice WORD` without `run` means a program: an option, a file, or a word that looks like one.
+
+    Python reports a file that does not exist.
+    """
     return word.startswith("-") or word.endswith(".py") or os.path.exists(word)

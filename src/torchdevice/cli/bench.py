@@ -1,4 +1,4 @@
-"""`torchdevice bench`: what TorchDevice costs on this machine. The measuring is `torchdevice.bench`."""
+"""`torchdevice bench`: the overhead of TorchDevice on this machine. `torchdevice.bench` does the measuring."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ if TYPE_CHECKING:
 
 
 def parser() -> Parser:
-    """Names of benchmarks, and where the figures go."""
+    """Names of benchmarks, and the destination of the figures."""
     parser = Parser(
         "bench",
-        "Measures what TorchDevice costs here. Without a name, all that this machine can run:\n"
+        "Measure the overhead of TorchDevice on this machine, as ratios to plain torch in the same run.\n"
+        "Without a name, all benchmarks that this machine can run:\n"
         + "\n".join(f"  {name:<14} {about}" for name, about in BENCHMARKS.items()),
         ["torchdevice bench --quick", "torchdevice bench steps calls --json figures.json"],
     )
-    parser.add_argument("name", nargs="*", help=SUPPRESS)  # the list above says it
+    parser.add_argument("name", nargs="*", help=SUPPRESS)  # the list above shows the names
     parser.usage = "torchdevice bench [-h] [--quick] [--json PATH] [name ...]"
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: a first impression")
-    parser.add_argument("--json", metavar="PATH", help="write the figures there as well ('-' for stdout, no table)")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, less exact")
+    parser.add_argument("--json", metavar="PATH", help="also write the figures to PATH ('-': to stdout, no table)")
     return parser
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure, print; the exit status is 1 if a limit is passed."""
+    """Measure and print. The exit status is 1 if a limit is exceeded."""
     parsing = parser()
     options = parsing.parse_args(words)
     for name in options.name:
         if name not in BENCHMARKS:
-            parsing.error(f"no benchmark {name!r}; there are {', '.join(BENCHMARKS)}")
+            parsing.error(f"no benchmark {name!r}; choose from {', '.join(BENCHMARKS)}")
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

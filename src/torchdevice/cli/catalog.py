@@ -1,6 +1,6 @@
 """`torchdevice catalog`: every public function of the installed torch, how TorchDevice treats it, what was measured.
 
-The rows are in `catalog`. What they need from the mechanisms is gathered here, as plain data.
+The package `catalog` builds the rows. This module collects the data that they need from other packages.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "Compos
 
 
 def catalogue(notes: dict[str, str] | None = None) -> tuple[list[Entry], Surface]:
-    """The rows of the installed torch. Nothing may be active: the tables are read from torch's own objects."""
+    """The rows for the installed torch. Translation must be off, because the tables are read from torch's objects."""
     surface = read_surface()
     return build(surface, gather(), load_results(), load_notes() if notes is None else notes), surface
 
 
 def gather() -> Tables:
-    """The running tables, as data."""
+    """The tables of this version of TorchDevice, as data."""
     return Tables(
         patched=_patched(),
         answers=_answers(),
@@ -70,7 +70,7 @@ def gather() -> Tables:
 
 
 def _patched() -> dict[int, Patched]:
-    """What an activation replaces, by the identity of torch's own object: on the CPU, and rows for other hosts."""
+    """What an activation replaces on a CPU host and on other hosts, keyed by the id of torch's original object."""
     how = {point.path: point.adapter.__name__ for point in all_points()}
     places = {each.path: (getattr(each.owner, each.name, None), each.value) for each in _elsewhere()}
     with redirect(target="cpu"):
@@ -87,13 +87,13 @@ def _patched() -> dict[int, Patched]:
 
 
 def _maker(value: Any) -> str:
-    """For replacements that are no point: the masquerade's, or the module of ours that wrote them."""
+    """For replacements that are not points: `masquerade`, or the module of ours that defines them."""
     module = home_of(value)
     return "masquerade" if module.startswith(("answers.", "torch")) else module
 
 
 def home_of(value: Any) -> str:
-    """The module that a function's code stands in, below our package; its own word where it has no code."""
+    """The module of our package that holds a function's code, else the function's `__module__`."""
     code = getattr(inspect.unwrap(_function(value), stop=_is_ours), "__code__", None)
     if code is None or not code.co_filename.startswith(_PACKAGE):
         return str(getattr(value, "__module__", "torch"))
@@ -105,7 +105,7 @@ def _is_ours(value: Any) -> bool:
 
 
 def _elsewhere() -> list[Replacement]:
-    """What is replaced where there is an accelerator, and where it lacks dtypes: made, not applied."""
+    """Replacements for hosts with an accelerator, and for targets that lack dtypes. They are not applied."""
     return Replacements(Translator()).select(filling=True, narrowing=True)
 
 
@@ -116,7 +116,7 @@ def _function(value: Any) -> Any:
 def _signature(value: Any) -> Any:
     try:
         return inspect.signature(value)
-    except (TypeError, ValueError):  # functions and classes of C have none: there is nothing to be equal to
+    except (TypeError, ValueError):  # functions and classes written in C have no signature to compare
         return None
 
 
@@ -146,37 +146,40 @@ def _kernels() -> dict[str, frozenset[str]]:
 
 
 def torch_version() -> str:
-    """For headings."""
+    """The version of torch, for headings."""
     return str(torch.__version__)
 
 
 def parser() -> Parser:
-    """An action with its words, or filters for the list."""
+    """An action with its arguments, or filters for the list."""
     parser = Parser(
         "catalog",
-        "Every public function of the installed torch: what TorchDevice does with it, and what was measured.\n"
-        "`show NAME` tells all of one, `note NAME TEXT` keeps a remark, `diff OLD.json` tells what changed.",
+        "List every public function of the installed torch: how TorchDevice treats it, and what was measured.\n"
+        "`show NAME` prints everything about one function, `note NAME TEXT` stores a note about it,\n"
+        "`diff OLD.json` compares the list with an earlier one.",
         ["torchdevice catalog --namespace torch.cuda --status gap", "torchdevice catalog show torch.zeros"],
     )
-    parser.add_argument("action", nargs="?", choices=ACTIONS, help="instead of the list")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="a name, a name and a text, or a file")
-    parser.add_argument("--namespace", metavar="NAME", help="names below this one")
-    parser.add_argument("--status", metavar="STATUS", help="complete, gap, in_progress, not_applicable, not_started")
-    parser.add_argument("--search", metavar="TEXT", help="names that contain this")
-    parser.add_argument("--json", action="store_true", help="the same for programs")
-    parser.add_argument("--md", action="store_true", help="the same as Markdown")
+    parser.add_argument("action", nargs="?", choices=ACTIONS, help="do this instead of printing the list")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="the arguments of the action")
+    parser.add_argument("--namespace", metavar="NAME", help="only names in this namespace")
+    parser.add_argument(
+        "--status", metavar="STATUS", help="only: complete, gap, in_progress, not_applicable, not_started"
+    )
+    parser.add_argument("--search", metavar="TEXT", help="only names that contain TEXT")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--md", action="store_true", help="print Markdown")
     return parser
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what is asked; 1 if a name is unknown."""
+    """Run the action. The exit status is 1 if a name is unknown."""
     parsing = parser()
     options = parsing.parse_args(words)
     wanted = {"show": 1, "note": 2, "diff": 1, None: 0}[options.action]
     if len(options.words) != wanted:
-        parsing.error(f"{options.action or 'the list'} takes {wanted} more word(s)")
+        parsing.error(f"{options.action or 'the list'} takes {wanted} argument(s)")
     if options.status and options.status not in STATUSES:
-        parsing.error(f"no status {options.status!r}: one of {', '.join(STATUSES)}")
+        parsing.error(f"no status {options.status!r}; choose from {', '.join(STATUSES)}")
     if options.action == "diff":
         return _diff(parsing, options)
 
@@ -212,7 +215,7 @@ def _matches(entry: Entry, options: Any) -> bool:
 
 
 def as_text(entries: Sequence[Entry]) -> list[str]:
-    """A line each, then the sums."""
+    """One line per entry, then the totals."""
     rows: list[tuple[str, ...]] = [(e.name, e.kind, e.treatment, e.verified_by, e.status) for e in entries]
     counts = Counter(entry.status for entry in entries)
     sums = ", ".join(f"{count} {status}" for status, count in counts.most_common())
@@ -269,7 +272,7 @@ def _diff(parsing: Parser, options: Any) -> int:
             old = read_rows(file.read())
     except (OSError, ValueError) as error:
         parsing.error(
-            f"{options.words[0]} is no catalogue ({error}): make one by `torchdevice catalog --json > old.json`"
+            f"{options.words[0]} is not a catalogue ({error}); make one with `torchdevice catalog --json > old.json`"
         )
 
     found = changes(old, [entry.to_json() for entry in catalogue()[0]])

@@ -1,7 +1,8 @@
-"""Which policy suits a program. The program is read, never executed; `run` asks when no policy was given.
+"""Chooses the policy for a program that `run` was given without one. The program is read, never executed.
 
-A program that names an accelerator keeps host and device apart by itself: `portable` leaves its CPU alone. One that
-names none would never leave the CPU: `accelerate` moves it. Torch is not imported here, so that `run` starts fast.
+A program that names an accelerator separates host and device itself, so it gets `portable`, which leaves its CPU
+requests alone. A program that names none would stay on the CPU, so it gets `accelerate`, which moves it. This module
+does not import torch, so that `run` starts fast.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Every accelerator that torch can parse. Written down, because torch is not imported here: a test compares them.
+# Every accelerator that torch can parse. torch is not imported here; a test compares this list with torch's.
 ACCELERATORS = (
     *("cuda", "mps", "xpu", "hpu", "mtia", "xla", "ipu", "ve", "hip", "maia", "fpga", "msnpu", "ort", "privateuseone"),
     *("npu", "musa", "mlu"),  # names that vendors give to privateuseone
@@ -29,7 +30,7 @@ _ARGUMENT = re.compile(rf"(?:.*=)?(({_KIND})(?::\d*)?)")
 _ATTRIBUTES = frozenset({*ACCELERATORS, *(f"is_{kind}" for kind in ACCELERATORS), "accelerator"})
 _OTHER_WORDS = {"nccl": "nccl, which is CUDA's"}
 _WORDS_OF_KEYWORDS = frozenset({"gpu", "tpu"})  # Trainer(accelerator="gpu")
-# Packages that look for an accelerator by themselves, and the names that do (none: all of them).
+# Packages that look for an accelerator by themselves, and the names that do so (none: every name).
 LIBRARIES = {
     "accelerate": (),
     "lightning": (),
@@ -56,7 +57,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Text:
-    """A piece of Python, the name that a user knows it by, and the folder from which it imports."""
+    """Python source, the name shown to the user, and the folder from which it imports."""
 
     name: str
     code: str
@@ -69,10 +70,10 @@ class _UnreadableError(Exception):
 
 
 def choose(program: Sequence[str]) -> Choice:
-    """The policy for the words that follow `torchdevice run`."""
+    """Choose the policy for the arguments that follow `torchdevice run`."""
     kind, rest = program[0], list(program[1:])
     if kind == "-":
-        return Choice("portable", "a program on stdin cannot be read first")
+        return Choice("portable", "a program on stdin cannot be read in advance")
     arguments = rest[1:] if kind in ("-m", "-c") else rest
     for word in arguments:
         if named := _ARGUMENT.fullmatch(word):
@@ -96,7 +97,7 @@ def _by_reading(texts: Iterable[_Text]) -> Choice:
         first = first or text.name
         tree = _parsed(text)
         if (line := _line_of_ours(tree)) is not None:
-            return Choice("accelerate", f"{text.name}:{line} imports torchdevice, whose default it is")
+            return Choice("accelerate", f"{text.name}:{line} imports torchdevice, and this is its default")
         for line, what in sorted(_named(tree)):
             return Choice("portable", f"{text.name}:{line} {what}")
         waiting += _imported(tree, text)
@@ -108,7 +109,7 @@ def _by_reading(texts: Iterable[_Text]) -> Choice:
 
 
 def _beginning(kind: str, rest: Sequence[str], arguments: Sequence[str]) -> Iterator[_Text]:
-    """The program itself; of an installed launcher (`-m torch.distributed.run`), the programs among its arguments."""
+    """The program itself. For an installed launcher (`-m torch.distributed.run`), the programs in its arguments."""
     here = Path.cwd()
     if kind == "-c":
         yield _Text("the code", rest[0], here)
@@ -168,7 +169,7 @@ def _file(path: Path, root: Path) -> _Text:
 
 def _parsed(text: _Text) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes are the business of whoever runs it
+        warnings.simplefilter("ignore")  # Python warns of invalid escapes when the program runs
         try:
             return ast.parse(text.code)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -176,7 +177,7 @@ def _parsed(text: _Text) -> ast.Module:
 
 
 def _imported(tree: ast.Module, text: _Text) -> Iterator[_Text]:
-    """The modules beside it that it imports or names in a string, as `import_module("models")` does."""
+    """The modules in its folder that it imports or names in a string, as in `import_module("models")`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -219,7 +220,7 @@ def _modules_of(node: ast.AST) -> list[str]:
 
 
 def _named(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Each place that names an accelerator: its line, and what it says."""
+    """Each place that names an accelerator: its line, and a description."""
     told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # documentation
     for node in ast.walk(tree):
         what = None

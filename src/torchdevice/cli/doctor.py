@@ -1,4 +1,4 @@
-"""`torchdevice doctor`: runs the checks in the order of `CHECKS` and prints them; exit status 1 if one fails."""
+"""`torchdevice doctor`: runs the checks in the order of `CHECKS` and prints them. The exit status is 1 if one fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMOKE_SECONDS = 300
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. `fix` says what to do about anything but `ok`."""
+    """The result of one check. `fix` says what to do if the status is not `ok`."""
 
     name: str
     status: str
@@ -59,14 +59,15 @@ def torch_build() -> Iterator[Check]:
             "torch",
             WARN,
             f"{detail}: not tested with this version; tested: {', '.join(tested)}",
-            "it may work: a function without an answer names itself in an error, a virtual device tests itself first",
+            "it may work: a function that TorchDevice does not know raises an error with its name; "
+            "a virtual device tests itself before use",
         )
     else:
         yield Check("torch", OK, detail)
 
 
 def questions() -> Iterator[Check]:
-    """Functions that this torch asks for and that have no answer; torch may be newer than the table of answers."""
+    """Functions of torch._C that this torch calls and that have no row, for a torch newer than the table of rows."""
     from torchdevice.answers.asked import asked_names, unanswered_names
 
     missing = unanswered_names()
@@ -75,15 +76,15 @@ def questions() -> Iterator[Check]:
         yield Check(
             "answers",
             WARN,
-            f"this torch asks torch._C for {len(missing)} names that have no answer: {shown}",
-            "a call that needs one raises an error that names it; use a torch that was tested, or report it",
+            f"this torch uses {len(missing)} names of torch._C that TorchDevice does not know: {shown}",
+            "a call that needs one raises an error with its name; use a tested version of torch, or report it",
         )
     else:
-        yield Check("answers", OK, f"all {len(asked_names())} names that torch asks about devices are known")
+        yield Check("answers", OK, f"all {len(asked_names())} names of torch._C that torch uses for devices are known")
 
 
 def accelerators() -> Iterator[Check]:
-    """What requests will be sent to."""
+    """The accelerator that requests go to."""
     from torchdevice.policy.hosts import this_host
 
     host = this_host()
@@ -94,7 +95,7 @@ def accelerators() -> Iterator[Check]:
 
 
 def installation() -> Iterator[Check]:
-    """`import torch` finds us by an entry point; without it children are not covered."""
+    """`import torch` finds TorchDevice by an entry point. Without it child processes are not translated."""
     found = _entry_points()
     if found:
         yield Check("installed", OK, f"torchdevice {__version__}, entry point {found[0]}")
@@ -102,8 +103,8 @@ def installation() -> Iterator[Check]:
         yield Check(
             "installed",
             FAIL,
-            f"torchdevice {__version__} is importable but not installed: only `torchdevice run` can work",
-            "pip install it into this environment",
+            f"torchdevice {__version__} is importable but not installed: only `torchdevice run` works",
+            "install it with pip in this environment",
         )
 
 
@@ -112,7 +113,7 @@ def _entry_points() -> list[str]:
 
 
 def settings() -> Iterator[Check]:
-    """Variables that mean nothing, or that work against us."""
+    """Variables with invalid values, and variables that prevent translation."""
     try:
         switched_on("TORCHDEVICE")
         config = resolve_config()
@@ -136,13 +137,13 @@ CONFLICTS: tuple[tuple[str, Callable[[str], bool], str, str], ...] = (
     (
         "PYTORCH_ENABLE_MPS_FALLBACK",
         lambda value: value not in ("", "0"),
-        "torch itself moves operators that MPS lacks to the CPU, unseen by reports",
+        "torch itself runs operators that MPS lacks on the CPU, and reports do not show it",
         "unset it",
     ),
     (
         "CUDA_VISIBLE_DEVICES",
         lambda value: value.strip() in ("", "-1"),
-        "CUDA devices are hidden, so programs run elsewhere",
+        "CUDA devices are hidden, so programs do not run on them",
         "unset it to compute on CUDA",
     ),
     (
@@ -161,8 +162,8 @@ CONFLICTS: tuple[tuple[str, Callable[[str], bool], str, str], ...] = (
 
 
 def translation() -> Iterator[Check]:
-    """A program in a process of its own asks for a device that is not here, and a child of it does."""
-    if not _entry_points():  # `import torch` loads nothing, and that was said
+    """Run a program that requests a missing device, also in its child process."""
+    if not _entry_points():  # `import torch` would not load TorchDevice; `installation` has reported it
         return
     from torchdevice.policy.hosts import this_host
 
@@ -178,7 +179,7 @@ def translation() -> Iterator[Check]:
 
 
 def virtual() -> Iterator[Check]:
-    """The compiler, the library, a program on a virtual device, and one that asks it for what a real one lacks."""
+    """The compiler, the library, a program on a virtual device, and one that needs a fallback there."""
     from torchdevice.virtual import info
 
     facts = info()
@@ -194,7 +195,7 @@ def virtual() -> Iterator[Check]:
     if not facts["built"]:
         yield Check("virtual devices", WARN, "not built yet", "torchdevice virtual build (once, about a minute)")
         return
-    if not _entry_points():  # `import torch` makes no virtual device
+    if not _entry_points():  # `import torch` would not install a virtual device
         return
     code = "import torch\nx = torch.ones(2, device='mps') + 1\nassert x.tolist() == [2.0, 2.0]\nprint(x.device)"
     yield _smoke("virtual devices", code, {"TORCHDEVICE_VIRTUAL": "mps"}, "a virtual {} computes")
@@ -233,7 +234,7 @@ for name, route in torchdevice.fallback.matrix().rows.items():
 
 
 def packages() -> Iterator[Check]:
-    """Packages that compute by CUDA itself: what is here, and what has a stand-in."""
+    """Packages with their own CUDA kernels: which are installed, and which have a stand-in."""
     from torchdevice.packages.table import PACKAGES
 
     here = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
@@ -243,7 +244,7 @@ def packages() -> Iterator[Check]:
 
 
 def mlx() -> Iterator[Check]:
-    """MLX is optional: operators that MPS lacks can run there."""
+    """MLX, which is optional: it can run operators that MPS lacks."""
     if importlib.util.find_spec("mlx") is None:
         yield Check("mlx", OK, "not installed (optional)")
         return
@@ -272,11 +273,16 @@ def _smoke(name: str, code: str, environment: dict[str, str], detail: str) -> Ch
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Check(name, FAIL, f"a small program did not end in {SMOKE_SECONDS} s", "report it: torchdevice env")
+        return Check(
+            name,
+            FAIL,
+            f"a small program did not end in {SMOKE_SECONDS} s",
+            "report it with the output of: torchdevice env",
+        )
     if done.returncode == 0:
         return Check(name, OK, detail.format((done.stdout.strip().splitlines() or [""])[-1]))
     said = done.stderr.strip().splitlines() or ["no message"]
-    # A message can have many lines, and the first of them says what happened.
+    # A message can have several lines; the first one says what happened.
     raised = [line for line in said if re.match(r"[\w.]+(Error|Exception): ", line)] or said
     return Check(name, FAIL, f"a small program failed: {raised[-1]}", "report it with the output of: torchdevice env")
 
@@ -298,19 +304,19 @@ MARKS = {OK: "✓", WARN: "!", FAIL: "✗"}
 
 
 def parser() -> Parser:
-    """`--json` for programs."""
+    """`--json` only."""
     parser = Parser(
         "doctor",
-        "Check this installation: versions, accelerators, settings, and a real run of each mechanism.\n"
-        "✓ works, ! works but read it, ✗ does not work; exit status 1 if there is a ✗.",
+        "Check this installation: versions, accelerators, settings, and a small program for each mechanism.\n"
+        "✓ works, ! works with a warning, ✗ does not work. The exit status is 1 if there is a ✗.",
         ["torchdevice doctor", "torchdevice doctor --json"],
     )
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def main(words: Sequence[str]) -> int:
-    """Print what was found, as it is found."""
+    """Print each result as soon as it is known."""
     options = parser().parse_args(words)
     found: list[Check] = []
     for check in findings():
@@ -326,7 +332,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def findings() -> Iterator[Check]:
-    """All checks; without torch only those that need none."""
+    """The results of all checks; without torch, of those that do not need it."""
     for check in CHECKS:
         for found in check():
             yield found

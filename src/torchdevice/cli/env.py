@@ -1,4 +1,4 @@
-"""`torchdevice env`: facts to paste into a bug report. Nothing about the user: no paths, no host name."""
+"""`torchdevice env`: facts for a bug report. Prints nothing about the user: no paths, no host name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torchdevice.config import DEVICE_COUNT, PROFILE, SETTINGS
 from torchdevice.printable import printable
 
 PACKAGES = ("torch", "numpy", "mlx", "transformers", "lightning", "accelerate", "rich", "psutil")
-# The only variables whose values anything of ours shows (also `doctor`); docs/cli.md lists them. Of others that concern
-# torch only the name is shown: values are folders of the user, hosts, tokens.
+# The only variables whose values TorchDevice prints (also in `doctor`); docs/cli.md lists them. For other variables of
+# torch only the name is printed, because values can be folders of the user, hosts or tokens.
 SHOWN = (
     "TORCHDEVICE",
     *(setting.variable for setting in SETTINGS),
@@ -33,20 +33,20 @@ SHOWN = (
     "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS",
 )
-NAMED = ("TORCH", "PYTORCH")  # how the others begin
+NAMED = ("TORCH", "PYTORCH")  # prefixes of the others
 
 
 def parser() -> Parser:
     """No options."""
     return Parser(
         "env",
-        "Print facts about this installation, to paste into a bug report.",
+        "Print facts about this installation for a bug report.",
         ["torchdevice env", "torchdevice env | pbcopy"],
     )
 
 
 def main(words: Sequence[str]) -> int:
-    """Print one fact a line."""
+    """Print one fact per line."""
     parser().parse_args(words)
     for name, value in facts():
         print(f"{printable(name):<20} {printable(value)}")

@@ -1,4 +1,4 @@
-"""`torchdevice explain`: what a request becomes here or on an invented host, and why. The policy itself is `policy`."""
+"""`torchdevice explain`: what a request becomes on this or a hypothetical host, and why. The policy is in `policy`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torchdevice.cli.parsing import Parser
 from torchdevice.config import POLICIES
 from torchdevice.errors import TorchDeviceError
 
-# The rows of the policy's table, in its order: the types that this torch can parse are shown.
+# The rows of the policy table, in its order. Only types that this torch can parse are shown.
 REQUESTS = (None, "cpu", "cpu:-1", "mps", "mps:1", "cuda", "cuda:0", "cuda:1", "xpu", "npu", "hpu", "mtia", "meta")
 
 
@@ -16,12 +16,12 @@ def parser() -> Parser:
     """Without a request: the whole table."""
     parser = Parser(
         "explain",
-        "Tell what a request for a device becomes on this machine, or on another, and why.\n"
-        "Without a request: the whole table.",
+        "Show what a device request becomes on this machine, or on another one, and why.\n"
+        "Without a request, print the whole table.",
         ["torchdevice explain cuda:1", "torchdevice explain --host cuda:4 --policy portable"],
     )
-    parser.add_argument("request", nargs="?", help="a device as one writes it in torch: cuda:1, cpu, mps, none")
-    parser.add_argument("--host", metavar="TYPE[:n]", help="an invented machine: mps, cuda:4, xpu, cpu")
+    parser.add_argument("request", nargs="?", help="a device as in torch: cuda:1, cpu, mps, none")
+    parser.add_argument("--host", metavar="TYPE[:n]", help="a hypothetical machine: mps, cuda:4, xpu, cpu")
     parser.add_argument("--policy", choices=POLICIES, help="the policy to explain (default: the one in force)")
     return parser
 
@@ -46,8 +46,8 @@ def main(words: Sequence[str]) -> int:
         decisions = [(str(parse(request)), explain(request, host, options.policy)) for request in requests]
     except TorchDeviceError as error:
         parsing.error(str(error).replace("\n", " "))
-    except RuntimeError:  # torch's own refusal of a string, at length
-        parsing.error(f"torch knows no device {options.request!r}")
+    except RuntimeError:  # torch's own message for an invalid string is long
+        parsing.error(f"{options.request!r} is not a device that torch knows")
     if options.request is not None:
         asked, decision = decisions[0]
         print(f"{asked} → {decision.device}: {decision.reason}")

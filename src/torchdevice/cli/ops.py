@@ -1,4 +1,4 @@
-"""`torchdevice ops`: where each operator runs on this machine or on another. The matrix itself is `fallback.matrix`."""
+"""`torchdevice ops`: where each operator runs on this machine or on another. The matrix is in `fallback.matrix`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ ROUTES = ("native", "guarded", "mlx", "cpu", "nowhere")
 
 
 def parser() -> Parser:
-    """Filters, and for which device."""
+    """Filters, and the device."""
     parser = Parser(
         "ops",
         "List where each aten operator runs: native (the device's own kernel), guarded (its own kernel,\n"
-        "what that refuses runs elsewhere), mlx or cpu (it has none), nowhere (of other backends).",
+        "and a fallback for calls that it rejects), mlx or cpu (a fallback, because the device has no\n"
+        "kernel), nowhere (an operator of another backend).",
         ["torchdevice ops --search linalg", "torchdevice ops --target mps --route cpu --json"],
     )
-    parser.add_argument("--target", metavar="TYPE", help="a device type; default: the accelerator that is here")
+    parser.add_argument("--target", metavar="TYPE", help="a device type (default: the accelerator of this machine)")
     parser.add_argument("--search", metavar="TEXT", default="", help="only operators whose name contains this")
-    parser.add_argument("--route", choices=ROUTES, help="only operators that run there")
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("--route", choices=ROUTES, help="only operators with this route")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the operators that were asked for; without a filter those that are not native."""
+    """Print the selected operators; without a filter, those that are not native."""
     parsing = parser()
     options = parsing.parse_args(words)
     try:
@@ -54,7 +55,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def find(target: str | None) -> Matrix:
-    """The matrix of a device type: exactly if it is here, else as torch lists its kernels."""
+    """The matrix of a device type: read from the device if this machine has it, else from torch's list of kernels."""
     from torchdevice import activate, fallback
     from torchdevice.policy.hosts import invent_host, this_host
 

@@ -1,4 +1,4 @@
-"""What all commands share on their command lines: help that ends in examples, mistakes that cost one line."""
+"""The argument parser of all commands: help ends with examples, and an error is one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def usage_error(program: str, message: str) -> NoReturn:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our form of help and of errors."""
+    """argparse with examples in the help and one-line errors."""
 
     def __init__(self, command: str, about: str, examples: Sequence[str], **options: Any) -> None:
         super().__init__(
@@ -30,5 +30,5 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Instead of argparse's usage and message."""
+        """Print one line instead of argparse's usage and message."""
         usage_error(self.prog, message)

@@ -1,7 +1,7 @@
-"""`torchdevice run`: becomes Python itself, with an environment in which `import torch` activates us.
+"""`torchdevice run`: replaces itself with Python, in an environment in which `import torch` activates TorchDevice.
 
-Nothing of ours runs between the interpreter and the program, so everything about it is Python's own. What happens
-inside the program's process is `autoload` and `run_child`.
+No code of ours runs between the interpreter and the program, so the program starts exactly as under `python`. Inside
+its process `autoload` and `run_child` do the work.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destina
 from torchdevice.reporting.spool import RUN, new_folder
 
 _VALUED = ("--target", "--policy", "--as", "--virtual", "--fallback", "--float64")
-# Where a package that nobody installed is, and a folder whose metadata have the entry point by which torch finds it.
+# The folder of a package that is not installed, and a folder whose metadata holds its entry point for torch.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CHECKOUT = (os.path.dirname(_PACKAGE), os.path.join(_PACKAGE, "checkout"))
-# What `--strict` refuses: whatever would not run as it was written.
+# `--strict` refuses everything that would not run as written.
 STRICT = {"fallback": "off", "float64": "error"}
-# An operator's time is its own only if CUDA waits for it; the variable is CUDA's.
+# Times of operators are right only if CUDA launches synchronously. The variable is CUDA's.
 PROFILED = {PROFILE: "1", "CUDA_LAUNCH_BLOCKING": "1"}
 _LEVELS = {1: "INFO", 2: "DEBUG"}
 
@@ -46,45 +46,50 @@ def parser() -> Parser:
     """Options come before the program; everything after it belongs to the program."""
     parser = Parser(
         "run",
-        "Run a program unedited, with requests for devices translated in it and in its children.\n"
-        "Ends with one line on stderr; stdout, arguments and exit status are the program's.",
+        "Run an unmodified program and translate the device requests that it and its child processes make.\n"
+        "Prints one line on stderr at the end. stdout, arguments and exit status are the program's own.",
         ["torchdevice run train.py --epochs 3", "torchdevice run --virtual cuda:2 --report html:out.html -m my.train"],
         usage="torchdevice run [options] (SCRIPT | -m MODULE | -c CODE | -) [arguments…]",
     )
-    parser.add_argument("--target", metavar="TYPE", help="device type to compute on (default: the accelerator here)")
+    parser.add_argument("--target", metavar="TYPE", help="device type to compute on (default: the accelerator)")
     parser.add_argument(
         "--policy",
         choices=(AUTO, *POLICIES),
-        help="which requests are redirected (default: auto, which reads the program)",
+        help="which requests are redirected (default: auto, read from the program)",
     )
     devices = parser.add_mutually_exclusive_group()
     devices.add_argument(
         "--as",
         dest="as_",
         metavar="DEV[:n][@WHAT]",
-        help="n devices of a type that this machine lacks, computed by its accelerator",
+        help="n virtual devices of a type, computed by this machine's accelerator",
     )
-    devices.add_argument("--virtual", metavar="DEV[:n][:real]", help="the same, computed by the CPU")
+    devices.add_argument("--virtual", metavar="DEV[:n][:real]", help="n virtual devices, computed by the CPU")
     parser.add_argument(
         "--fallback",
         choices=FALLBACKS,
         metavar="CHAIN",
-        help="who runs operators that the target lacks: cpu, mlx,cpu, off",
+        help="what runs operators that the target lacks: cpu, mlx,cpu, off",
     )
-    parser.add_argument("--float64", choices=FLOAT64, metavar="WAY", help="where there is none: downcast, cpu, error")
+    parser.add_argument(
+        "--float64", choices=FLOAT64, metavar="WAY", help="if the target has none: downcast, cpu, error"
+    )
     parser.add_argument("--no-packages", action="store_true", help="no stand-ins for flash_attn, xformers, triton …")
     parser.add_argument("--strict", action="store_true", help="the same as --fallback off --float64 error")
     parser.add_argument(
-        "--report", metavar="FORM", action="append", help="what was changed: text, json:PATH or html:PATH; repeatable"
+        "--report",
+        metavar="FORM",
+        action="append",
+        help="report as text, json:PATH or html:PATH; repeatable",
     )
-    parser.add_argument("--profile", action="store_true", help="time by operator and device, and by line")
+    parser.add_argument("--profile", action="store_true", help="measure time per operator and device, and per line")
     parser.add_argument("-v", action="count", default=0, help="log each redirected place once (-vv: more)")
-    parser.add_argument("-q", action="store_true", help="no line at the end")
+    parser.add_argument("-q", action="store_true", help="do not print the summary line")
     return parser
 
 
 def main(words: Sequence[str]) -> int:
-    """Start the program. Returns only where a process cannot be replaced, or on `--help`."""
+    """Start the program. Returns only on `--help`, or where a process cannot be replaced."""
     ours, program = split(words)
     parsing = parser()
     options = parsing.parse_args(ours)
@@ -95,7 +100,7 @@ def main(words: Sequence[str]) -> int:
     if options.strict:
         for name, refused in STRICT.items():
             if getattr(options, name) not in (None, refused):
-                parsing.error(f"--strict is --{name} {refused}, and --{name} {getattr(options, name)} was given")
+                parsing.error(f"--strict means --{name} {refused}, but --{name} {getattr(options, name)} was given")
     try:
         environment = os.environ | settings(options) | policy(options, program)
     except ConfigError as error:
@@ -120,7 +125,7 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         word = rest.pop(0)
         if word == "--":
             break
-        if word == "--report":  # its value may be left out
+        if word == "--report":  # its value is optional
             word = f"--report={rest.pop(0) if rest and is_destination(rest[0]) else TEXT}"
         ours.append(word)
         if word in _VALUED and rest:
@@ -129,7 +134,7 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def interpreter_flags(whole: Sequence[str], words: Sequence[str]) -> list[str]:
-    """What stands between `python` and us in `python -X dev -m torchdevice …`: it is meant for the program."""
+    """The interpreter's options in `python -X dev -m torchdevice …`, which are meant for the program."""
     flags = list(whole[1 : len(whole) - len(words)])
     if flags and flags[-1].startswith("-") and flags[-1].endswith("m"):  # -m, or -um for -u -m
         last = flags.pop()[:-1]
@@ -138,7 +143,7 @@ def interpreter_flags(whole: Sequence[str], words: Sequence[str]) -> list[str]:
 
 
 def settings(options: argparse.Namespace) -> dict[str, str]:
-    """The variables that carry the options into the program and its children."""
+    """The environment variables that pass the options to the program and its child processes."""
     given = {
         "TORCHDEVICE": "1",
         "TORCHDEVICE_TARGET": options.target,
@@ -157,7 +162,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def policy(options: argparse.Namespace, program: Sequence[str]) -> dict[str, str]:
-    """The variables for the policy: what was given, or what suits the program and why."""
+    """The variables for the policy: the one that was given, or the one that suits the program, with the reason."""
     given = options.policy or environment().get("TORCHDEVICE_POLICY") or AUTO
     if given == AUTO and options.as_:
         return {"TORCHDEVICE_POLICY": "portable", POLICY_REASON: "--as keeps host and device apart"}
@@ -177,5 +182,5 @@ def _destinations(options: argparse.Namespace) -> str:
     destinations = parse(",".join(options.report or ()))
     for destination in destinations:
         if destination.path and not os.path.isdir(os.path.dirname(destination.path)):
-            raise ConfigError(f"there is no folder for the report {destination.path}")
+            raise ConfigError(f"the folder of the report {destination.path} does not exist")
     return ",".join([*map(str, destinations), *([] if options.q else [SUMMARY])])

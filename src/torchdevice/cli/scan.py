@@ -1,6 +1,6 @@
-"""`torchdevice scan`: reads source trees, prints what binds them to CUDA, and says honestly what that means.
+"""`torchdevice scan`: reads source trees and prints the code that depends on CUDA, and whether it will run.
 
-The reading is `scanning`; what translation can do with a construct comes from the runtime's own tables.
+`scanning` reads the files. The tables that translation itself uses say how it treats a construct.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from torchdevice.reporting.collect import columns, counted
 
 # What `--fail-on` may name, and the groups that it counts.
 FAIL_ON = {"unsupported": ("unsupported",), "changed": ("unsupported", "changed")}
-UNREAD = 2  # the exit status where nothing of the kind was found, and a file was not read
+UNREAD = 2  # the exit status if nothing in the group was found, but a file could not be read
 
 
 def parser() -> Parser:
     """Paths, and what to do with the result."""
     parser = Parser(
         "scan",
-        "Read Python files and notebooks, without running them, and list what binds them to CUDA:\n"
-        "what translation handles, what works but may mean something else, what cannot work.",
+        "Read Python files and notebooks, without running them, and list the code that depends on CUDA:\n"
+        "what translation handles, what works but may behave differently, what cannot work.",
         ["torchdevice scan .", "torchdevice scan src notebooks/demo.ipynb --fail-on unsupported"],
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders; .gitignore is respected")
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--fail-on", choices=tuple(FAIL_ON), help="exit status 1 if such is found, 2 if files were not read"
+        "--fail-on", choices=tuple(FAIL_ON), help="exit status 1 if this is found, 2 if files could not be read"
     )
-    parser.add_argument("-v", action="store_true", help="list each line that is handled, too")
+    parser.add_argument("-v", action="store_true", help="also list each handled line")
     return parser
 
 
@@ -58,12 +58,12 @@ class Scan:
 
 
 def main(words: Sequence[str]) -> int:
-    """Read, print, and tell by the exit status."""
+    """Read, print, and set the exit status."""
     parsing = parser()
     options = parsing.parse_args(words)
     missing = [path for path in options.paths if not os.path.exists(path)]
     if missing:
-        parsing.error(f"there is no {missing[0]}")
+        parsing.error(f"{missing[0]} does not exist")
     result = scan(map(Path, options.paths))
     if options.json:
         print(json.dumps(as_data(result), indent=2))
@@ -76,7 +76,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def scan(roots: Iterable[Path], known: Tables | None = None) -> Scan:
-    """Read all files below the roots, each once. `known`: for who scans again and again."""
+    """Read all files below the roots, each once. Callers that scan repeatedly pass the tables as `known`."""
     known = known or Tables()
     result = Scan()
     roots = list(roots)
@@ -93,9 +93,10 @@ def scan(roots: Iterable[Path], known: Tables | None = None) -> Scan:
 
 
 def read_file(path: Path, known: Tables, tree: Tree) -> list[Finding]:
-    """What is in one file. What cannot be read is a SyntaxError, ValueError, RecursionError, MemoryError or OSError.
+    """The findings in one file.
 
-    Bad text is a ValueError, nesting beyond the parser's stack a MemoryError or a RecursionError.
+    A file that cannot be read raises SyntaxError, ValueError (bad text), OSError, or MemoryError or RecursionError
+    (nesting beyond the parser's stack).
     """
     if path.suffix in SOURCES:
         return [Finding(str(path), None, 1, f"*{path.suffix} file", UNSUPPORTED, "CUDA source: compiled by nvcc")]
@@ -104,7 +105,7 @@ def read_file(path: Path, known: Tables, tree: Tree) -> list[Finding]:
 
 
 def as_data(result: Scan) -> dict[str, object]:
-    """For programs; docs/cli.md documents it."""
+    """The result as JSON data, documented in docs/cli.md."""
     return {
         "schema": 1,
         "files": result.files,
@@ -116,7 +117,7 @@ def as_data(result: Scan) -> dict[str, object]:
 
 
 def as_text(result: Scan, every_line: bool) -> list[str]:
-    """Grouped, worst last, so that it is what one sees; what is handled is summed up unless each line is wanted."""
+    """The findings by group, the worst last. Handled constructs are summed up unless `every_line`."""
     lines: list[str] = []
     for group, title in TITLES.items():
         members = [finding for finding in result.found if finding.group == group]
@@ -148,20 +149,20 @@ def _needed(result: Scan) -> list[str]:
 
 
 def verdict(result: Scan) -> str:
-    """One line that promises no more than reading can know."""
+    """One line that says only what reading the source can show."""
     files = counted(result.files, "file")
     bound = len({finding.file for finding in result.found})
     parts = [f"{result.count(group)} {group}" for group in TITLES if result.count(group)]
     if not parts:
-        line = f"{files} read: nothing names an accelerator"
+        line = f"{files} read: no code names an accelerator"
     else:
-        line = f"{files} read, {bound} bound to an accelerator: {', '.join(parts)}"
+        line = f"{files} read, {bound} with code for an accelerator: {', '.join(parts)}"
         if result.count(UNSUPPORTED):
-            line += "; the program stops where it reaches what cannot work"
+            line += "; the program fails where it reaches code that cannot work"
         elif result.count(UNKNOWN):
-            line += f"; cannot tell whether it runs, it needs {listed(_needed(result))}"
+            line += f"; it may not run, because it needs {listed(_needed(result))}"
         elif result.count(CHANGED):
-            line += "; should run, look at what may mean something else"
+            line += "; should run; check what may behave differently"
         else:
             line += "; should run as it is"
     return line + (f"; {counted(len(result.unreadable), 'file')} could not be read" if result.unreadable else "")

@@ -1,4 +1,4 @@
-"""`torchdevice virtual`: build, show and remove the library behind virtual devices. The work is `virtual.build`."""
+"""`torchdevice virtual`: builds, shows and removes the library of virtual devices. `virtual.build` does the work."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from torchdevice.printable import printable, printable_lines
 
 
 def parser() -> Parser:
-    """One word says what to do."""
+    """One action."""
     parser = Parser(
         "virtual",
-        "Virtual devices need a small C++ library, built once for each torch: on first use, or here.",
+        "Build, show or remove the C++ library of virtual devices. It is built once per version of torch,\n"
+        "on first use or by this command.",
         ["torchdevice virtual build", "torchdevice virtual info"],
     )
     parser.add_argument("action", choices=("build", "info", "clean"), help="build it, show it, or remove all builds")
-    parser.add_argument("--force", action="store_true", help="build: also if it is there already")
+    parser.add_argument("--force", action="store_true", help="build again even if it exists")
     return parser
 
 
 def main(words: Sequence[str]) -> int:
-    """Do it and say what was done."""
+    """Run the action and print the result."""
     parsing = parser()
     options = parsing.parse_args(words)
     if options.force and options.action != "build":
-        parsing.error("--force goes with build")
+        parsing.error("--force is an option of build only")
     from torchdevice.virtual import build, info
 
     if options.action == "info":

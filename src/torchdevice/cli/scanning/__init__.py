@@ -1,4 +1,5 @@
-"""Finds what binds source code to CUDA, by reading it: `files` (which), `tables` (what is known), `visitor` (where).
+"""Finds code that depends on CUDA by reading source files.
 
-`limits` reads in a child that may take only so much memory and time.
+`files` selects and reads files, `visitor` finds constructs, `tables` says how translation treats them, and `limits`
+reads in a child process with limits on memory and time.
 """

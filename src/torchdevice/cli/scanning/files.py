@@ -1,4 +1,4 @@
-"""Which files of a tree are read, as git would see it, and what is in them: modules, notebooks, CUDA sources."""
+"""Selects the files of a tree, following .gitignore, and reads them: modules, notebooks, CUDA sources."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from torchdevice.answers.packages import SOURCES, listed, submodules
 from torchdevice.reading import read_regular
 
 PYTHON, NOTEBOOK = (".py", ".pyi", ".pyw"), (".ipynb",)
-# Never anybody's source, whatever .gitignore says.
+# These folders never hold a project's own source, whatever .gitignore says.
 SKIPPED = frozenset(
     {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".tox", ".mypy_cache", ".ruff_cache"}
 )
 
-# Larger ones are generated, or meant to do harm: nobody wrote them. A notebook has pictures, too.
+# Larger files are generated or malicious. Notebooks also hold images.
 LARGEST_SOURCE = 1 << 20
 LARGEST_NOTEBOOK = 64 << 20
 LARGEST_IGNORE, MOST_RULES = 64 << 10, 2000
-# Other encodings can be slow without bound, or no text at all (`zip`).
+# Other encodings can take unbounded time, or do not produce text (`zip`).
 ENCODINGS = frozenset({"utf-8", "utf-8-sig", "iso8859-1", "ascii"})
 
 _MAGIC = re.compile(r"^(\s*)[%!?].*$")
@@ -36,7 +36,7 @@ _MAGIC = re.compile(r"^(\s*)[%!?].*$")
 
 @dataclass(frozen=True)
 class Source:
-    """A piece of Python: a module, or one cell of a notebook (counted from 1)."""
+    """Python source: a module, or one cell of a notebook (counted from 1)."""
 
     file: str
     text: str
@@ -44,7 +44,7 @@ class Source:
 
 
 class Tree:
-    """What the files that are read have of their own: modules by name, CUDA sources, git submodules."""
+    """What the scanned files contain: modules by name, CUDA sources, git submodules."""
 
     def __init__(self, roots: Sequence[Path], files: Sequence[Path]) -> None:
         self._roots = [root if root.is_dir() else root.parent for root in roots]
@@ -55,7 +55,7 @@ class Tree:
         self.comes_with = " and ".join(f"{what} ({listed(names)})" for what, names in parts.items() if names)
 
     def has_beside(self, file: str, name: str) -> bool:
-        """Whether an import of `name` in a file finds something of the tree before what is installed."""
+        """Whether an import of `name` in a file finds a module of the tree before an installed one."""
         folders = [Path(file).parent, *self._roots]
         return any((folder / name / "__init__.py").exists() or (folder / f"{name}.py").exists() for folder in folders)
 
@@ -65,7 +65,7 @@ class Tree:
             return False
         try:
             return importlib.util.find_spec(name) is None
-        except (ImportError, ValueError):  # a module that was made by hand
+        except (ImportError, ValueError):  # a module without a spec
             return False
 
 
@@ -76,7 +76,7 @@ class Ignore:
         self._folder = folder
         try:
             text = read_regular(folder / ".gitignore", LARGEST_IGNORE).decode("utf-8", "replace")
-        except (OSError, ValueError):  # none, or none that anybody wrote: then more is read
+        except (OSError, ValueError):  # no .gitignore, or not a text file: then more files are read
             text = ""
         lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
         rules = map(_rule, lines if len(lines) <= MOST_RULES else ())
@@ -86,7 +86,7 @@ class Ignore:
         return bool(self._rules)
 
     def verdict(self, path: Path, is_folder: bool) -> bool | None:
-        """True: ignored; False: taken back by a `!` rule; None: not mentioned. The last rule that matches wins."""
+        """True: ignored. False: included again by a `!` rule. None: no rule matches. The last matching rule wins."""
         names = path.relative_to(self._folder).parts
         found = None
         for rule in self._rules:
@@ -103,19 +103,19 @@ class Rule(NamedTuple):
     folders_only: bool
 
     def matches(self, names: Sequence[str]) -> bool:
-        """In steps that grow with both lengths alone: whoever wrote the line may mean harm."""
+        """Match in time proportional to the product of both lengths, because the pattern may be malicious."""
         reached = {0}
         for number, part in enumerate(self.parts):
             if part is not None:
                 reached = {at + 1 for at in reached if at < len(names) and part.match(names[at])}
             elif reached:
-                is_last = number == len(self.parts) - 1  # `a/**` is what is in a, not a
+                is_last = number == len(self.parts) - 1  # `a/**` matches what is inside a, not a itself
                 reached = set(range(min(reached) + is_last, len(names) + 1))
         return len(names) in reached
 
 
 def _rule(line: str) -> Rule | None:
-    """None if the line means nothing."""
+    """The rule of a line; None for a blank line, a comment or an invalid pattern."""
     line = line.strip()
     negated = line.startswith("!")
     line = line.removeprefix("!").removeprefix("\\")
@@ -129,13 +129,13 @@ def _rule(line: str) -> Rule | None:
     try:
         # Python's own translation of a name's pattern does not backtrack.
         parts = tuple(None if word == "**" else re.compile(fnmatch.translate(word)) for word in words)
-    except re.error:  # a range that runs backwards, as in `[z-a]`: git matches nothing with it either
+    except re.error:  # a reversed range such as `[z-a]`, which matches nothing in git either
         return None
     return Rule(parts, negated, folders_only)
 
 
 def walk(root: Path) -> Iterator[Path]:
-    """The files below `root` that are worth reading, in a stable order. A file given by name is always read."""
+    """The files below `root` that are scanned, in a stable order. A file given by name is always read."""
     if root.is_file():
         yield root
         return
@@ -143,7 +143,7 @@ def walk(root: Path) -> Iterator[Path]:
 
 
 def _up_to_repository(root: Path) -> list[Path]:
-    """Folders above `root` whose .gitignore covers it: those of the repository that it is in, outermost first."""
+    """Folders above `root` whose .gitignore applies to it: those of its repository, outermost first."""
     above = list(root.resolve().parents)
     inside = [index for index, folder in enumerate(above) if (folder / ".git").exists()]
     if not inside or (root / ".git").exists():
@@ -152,7 +152,7 @@ def _up_to_repository(root: Path) -> list[Path]:
 
 
 def _below(root: Path, above: list[Ignore]) -> Iterator[Path]:
-    """Without recursion: a tree may be deeper than Python's stack. Links are not followed: they may lead in circles."""
+    """Walk without recursion, since a tree may be deeper than Python's stack. Links are not followed: they may loop."""
     real = root.resolve()
     waiting: list[tuple[Path, list[Ignore]]] = [(root, above)]
     while waiting:
@@ -164,7 +164,7 @@ def _below(root: Path, above: list[Ignore]) -> Iterator[Path]:
         rules = [*rules, *filter(None, [Ignore(place)])]
         try:
             entries = sorted(os.scandir(path), key=lambda entry: entry.name, reverse=True)
-        except OSError:  # closed to us, or deeper than a path can be long: who reads it will say so
+        except OSError:  # no permission, or the path is too long: reported when it is read
             yield path
             continue
         waiting += [(Path(entry.path), rules) for entry in entries if _is_wanted(entry, place, rules)]
@@ -179,12 +179,12 @@ def _is_wanted(entry: os.DirEntry[str], place: Path, rules: list[Ignore]) -> boo
         return False
     if is_folder:
         return not (path / "pyvenv.cfg").exists()
-    # Reading a pipe or a device would wait for ever.
+    # Reading a pipe or a device could block forever.
     return entry.is_file(follow_symlinks=False) and path.suffix in (*PYTHON, *NOTEBOOK, *SOURCES)
 
 
 def sources(path: Path) -> Iterator[Source]:
-    """The Python in a file. What cannot be read as such raises ValueError or SyntaxError."""
+    """The Python source in a file. Raises ValueError or SyntaxError if it cannot be read as Python."""
     if path.suffix not in NOTEBOOK:
         yield Source(str(path), _decoded(read_regular(path, LARGEST_SOURCE)))
         return
@@ -204,7 +204,7 @@ def sources(path: Path) -> Iterator[Source]:
 
 
 def _decoded(data: bytes) -> str:
-    """The text of a module by the encoding that it names, as Python reads it."""
+    """The text of a module, decoded by the encoding that it declares."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     if codecs.lookup(encoding).name not in ENCODINGS:
         raise ValueError(f"its encoding is {encoding}: only UTF-8 and Latin-1 are read")
@@ -212,7 +212,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _without_magics(text: str) -> str:
-    """Lines that are not Python become strings in place, so that line numbers stay and their words can be read."""
+    """Replace lines that are not Python by string literals, which keeps line numbers and their text."""
     if text.startswith("%%") and not text.startswith(("%%time", "%%capture", "%%torchdevice")):
         return repr(text)
     return "\n".join(_MAGIC.sub(lambda found: f"{found[1]}{found[0].strip()!r}", line) for line in text.split("\n"))

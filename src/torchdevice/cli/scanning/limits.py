@@ -1,7 +1,7 @@
-"""Reads files in a child with limits on memory and time: a file can be written so that parsing it takes all of both.
+"""Reads files in a child process with limits on memory and time, because parsing a malicious file can exhaust both.
 
-A child reads one file after another and answers with a line of JSON for each. Where it ends before its last answer, the
-file that it was at is the reason, and the next child goes on behind it.
+A child reads files in order and writes one line of JSON per file. If it ends early, the file that it was reading is
+the cause, and another child continues with the next file.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import psutil
 
 from torchdevice.cli.scanning.visitor import Finding
 
-MEMORY = 1 << 30  # bytes that a file may take beyond what the child begins with
-SECONDS = 20  # of computing; waiting for a busy machine does not count
+MEMORY = 1 << 30  # bytes that a child may use beyond those it has at its start
+SECONDS = 20  # of CPU time
 
 Read = Callable[[Path], list[Finding]]
 
 
 def read_each(paths: Sequence[Path], read: Read) -> Iterator[list[Finding] | str]:
-    """What was found in each file, or why it could not be read."""
+    """For each file the findings, or the reason why it could not be read."""
     done = 0
     while done < len(paths):
         reading, writing = os.pipe()
@@ -40,12 +40,12 @@ def read_each(paths: Sequence[Path], read: Read) -> Iterator[list[Finding] | str
         try:
             with open(reading, "rb") as answers:
                 for line in answers:
-                    if line.endswith(b"\n"):  # else the child was ended while it wrote
+                    if line.endswith(b"\n"):  # else the child was killed while writing
                         yield _answer(line)
                         done += 1
             status = os.waitpid(child, 0)[1]
         finally:
-            if status is None:  # whoever asked has gone
+            if status is None:  # the consumer stopped early
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
         if status or done == before:
@@ -66,7 +66,7 @@ def _ended(status: int) -> str:
 
 
 def _work(paths: Sequence[Path], read: Read, writing: int) -> None:
-    """The life of a child. It ends after a file for which there was no memory: some of that may be lost."""
+    """The work of a child. It exits after a file that ran out of memory, because memory may have leaked."""
     status = 1
     try:
         signal.signal(signal.SIGXCPU, signal.SIG_DFL)
@@ -82,13 +82,13 @@ def _work(paths: Sequence[Path], read: Read, writing: int) -> None:
 
 
 def _read_one(path: Path, read: Read, answers: BinaryIO) -> bool:
-    """Whether there was memory enough."""
+    """Read one file and write the result. Returns False if memory ran out."""
     try:
         found: object = [dataclasses.astuple(finding) for finding in read(path)]
     except MemoryError:
         answers.write(b'"takes too much memory, or is nested too deeply"\n')
         return False
-    except Exception as error:  # whatever a file makes a parser raise, the other files are read
+    except Exception as error:  # a file that breaks the parser must not stop the others
         found = str(error) or type(error).__name__
     answers.write(json.dumps(found).encode() + b"\n")
     return True

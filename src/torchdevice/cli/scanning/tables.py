@@ -1,7 +1,7 @@
-"""What is known about a construct: the runtime's own rows first, then what no row can help with.
+"""How translation treats a construct: first the rows of the runtime, then constructs that no row covers.
 
-Nothing here decides what translation does: `translate.points`, `answers.rows`, `answers.outside` and
-`distributed.backends` do, and this file only looks it up. Packages that need CUDA are `answers.packages`.
+This module only looks things up in `translate.points`, `answers.rows`, `answers.outside` and `distributed.backends`,
+which define what translation does. `answers.packages` lists packages that need CUDA.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ HANDLED, SIMULATED, CHANGED, UNKNOWN, UNSUPPORTED = "handled", "simulated", "cha
 TITLES = {
     HANDLED: "Handled by translation",
     SIMULATED: "Simulated",
-    CHANGED: "Works, but may mean something else",
-    UNKNOWN: "Cannot be told from here",
+    CHANGED: "Works, but may behave differently",
+    UNKNOWN: "Unknown: depends on what is installed",
     UNSUPPORTED: "Cannot work without CUDA",
 }
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is said about a construct."""
+    """The group of a construct, and the text that is printed for it."""
 
     group: str
     note: str
@@ -50,9 +50,12 @@ BUILDER_PATHS = frozenset(row.path for row in BUILDERS)
 CUDA_EXTENSION = "torch.utils.cpp_extension.CUDAExtension"
 CUDA_SOURCES = "CUDA sources are compiled by nvcc; only C++ can be built here"
 
-COMMANDS = {"nvidia-smi": "NVIDIA's tool; `torchdevice doctor` shows what is here", "nvcc": "NVIDIA's compiler"}
+COMMANDS = {
+    "nvidia-smi": "NVIDIA's tool; `torchdevice doctor` shows the devices of this machine",
+    "nvcc": "NVIDIA's compiler",
+}
 
-# Works, with another meaning on some target.
+# These work, but behave differently on some target.
 DTYPES = {
     "torch.float64": "MPS has no float64: it becomes float32 there",
     "torch.double": "MPS has no float64: it becomes float32 there",
@@ -60,11 +63,11 @@ DTYPES = {
     "torch.cdouble": "MPS has no complex128: it becomes complex64 there",
 }
 DOUBLE = "MPS has no float64: it becomes float32 there"
-TYPE_CHECK = "tensors tell the truth: the type is that of the device that is here"
+TYPE_CHECK = "tensors report their real device type, which may differ from the one compared with"
 INTERFACE = "__cuda_array_interface__"
-INTERFACES = "an address in CUDA's memory, which nothing here can have"
-NO_INTERFACE = "tensors have none where CUDA is not the device"
-NEEDED = "neither the tree nor the environment has it, and the tree comes with {}: it may be built from those"
+INTERFACES = "needs an address in CUDA memory, which other devices do not have"
+NO_INTERFACE = "tensors have none unless they are on CUDA"
+NEEDED = "neither the tree nor the environment has it; it may be built from the tree's {}"
 STAND_IN = "handled by a stand-in: {}"
 NO_STAND_IN = "the stand-in has no {}; docs/packages.md lists what it has"
 GUARDED = "optional: the import is guarded, so the program has another way"
@@ -75,7 +78,7 @@ PATTERN_OF_TYPE = r"torch\.(?:{types})\.(?:sparse\.)?\w+Tensor"
 
 
 class Tables:
-    """The runtime's tables for the installed torch, ready for look-ups by the name that user code writes."""
+    """The runtime's tables for the installed torch, indexed by the names that user code writes."""
 
     def __init__(self) -> None:
         points = list(all_points())
@@ -98,7 +101,7 @@ class Tables:
         self._legacy_type = re.compile(PATTERN_OF_TYPE.format(types=types))
 
     def is_device(self, value: object) -> bool:
-        """Whether a constant names an accelerator, as torch would read it: a device, or a type of tensors on one."""
+        """Whether a constant names an accelerator as torch parses it: a device, or a tensor type of one."""
         return isinstance(value, str) and (
             self._device.fullmatch(value) is not None or self._legacy_type.fullmatch(value) is not None
         )
@@ -111,23 +114,23 @@ class Tables:
         return found is not None and id(found) in self._by_identity
 
     def of_namespace(self, path: str) -> Known | None:
-        """What becomes of a name in `torch.cuda` and its like, or next to it; None for names that are in neither."""
+        """How a name in `torch.cuda` or a similar namespace is treated; None for names outside them."""
         if path in self._neighbours:
             return self._neighbours[path]
         root, space, *names = [*path.split("."), ""][:4]
         name = ".".join(filter(None, names))
         if root != "torch" or space not in self.accelerators or not name or name in SUBMODULES.get(space, ()):
             return None
-        # A function of a submodule has its row by its own name; an attribute of a class has that of the class.
+        # A function in a submodule has a row under its own name; an attribute of a class uses the row of the class.
         for candidate in (name, names[0], names[-1]):
             if (space, candidate) in self._surface:
                 return self._surface[space, candidate]
         if self.is_point(path):
-            return Known(HANDLED, "a row of the translation")
-        return Known(UNSUPPORTED, f"translation has no answer for {path}")
+            return Known(HANDLED, "translated")
+        return Known(UNSUPPORTED, f"translation does not cover {path}")
 
     def backend(self, text: str) -> Known | None:
-        """What a backend of torch.distributed becomes here; None for a string that names no vendor's backend."""
+        """What a backend of torch.distributed becomes here; None for a string that is not a vendor's backend."""
         if not backends.names_vendor(text):
             return None
         given = backends.stand_in(text, self._host)
@@ -139,7 +142,7 @@ class Tables:
 
 @functools.cache
 def _resolved(path: str) -> Any:
-    """The object of torch at a path, if there is one. Looks into what is loaded; no code of torch's runs for it."""
+    """The object of torch at a path, if it exists. Searches loaded modules only and runs no code of torch."""
     root, *names = path.split(".")
     found: Any = torch if root == "torch" else None
     for name in names:

@@ -1,4 +1,4 @@
-"""From source text to findings: one walk over the syntax tree, no execution. What a construct means is `tables`."""
+"""Finds constructs in source text by one walk over its syntax tree. `tables` says how each is treated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEVICE_KEYWORDS = ("device", "device_type", "map_location", "location", "t")
 
 @dataclass(frozen=True)
 class Finding:
-    """A construct that is bound to an accelerator, where it is, and what becomes of it."""
+    """A construct that depends on an accelerator, its place, and how translation treats it."""
 
     file: str
     cell: int | None
@@ -35,12 +35,13 @@ class Finding:
 
 
 def findings(source: Source, known: Tables, names: dict[str, str], tree: Tree | None = None) -> list[Finding]:
-    """All constructs in a piece of Python, in the order of its lines. Raises SyntaxError.
+    """All constructs in a source, in the order of its lines. Raises SyntaxError.
 
-    `names` holds what was imported under which name, from one cell of a notebook to the next. `tree`: what it is in.
+    `names` maps names to what was imported under them, and is kept between the cells of a notebook. `tree` is the tree
+    that holds the source.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes and the like are the business of whoever runs it
+        warnings.simplefilter("ignore")  # Python warns of invalid escapes when the program runs
         parsed = ast.parse(source.text, source.file)
     visitor = _Visitor(source, known, names, tree or Tree((), ()), _Unrelated(parsed, known))
     visitor.visit(parsed)
@@ -49,10 +50,10 @@ def findings(source: Source, known: Tables, names: dict[str, str], tree: Tree | 
 
 
 class _Unrelated:
-    """Classes of a file with a method named as a mover of torch's (`cuda`) that derive from nothing else.
+    """Classes of a file without base classes that have a method with the name of a torch method such as `cuda`.
 
-    An object is known to be of such a class by `self` in it, by the call that makes it, or by its name, where all that
-    the file assigns to the name is made by such a call.
+    An expression is an object of such a class if it is `self` inside the class, a call of the class, or a name to which
+    the file assigns only such calls.
     """
 
     def __init__(self, parsed: ast.AST, known: Tables) -> None:
@@ -106,11 +107,11 @@ class _Visitor(ast.NodeVisitor):
         self.found: list[Finding] = []
         self._tree = tree
         self._unrelated = unrelated
-        self._unused: dict[str, ast.AST] = {}  # builders that were imported and are not named again so far
+        self._unused: dict[str, ast.AST] = {}  # builders that were imported and not used so far
         self._source = source
         self._known = known
         self._names = names
-        self._told: set[int] = set()  # nodes that are part of a construct that was told already
+        self._told: set[int] = set()  # nodes that belong to a construct already reported
         self._guards = 0
 
     def _add(self, node: ast.AST, construct: str, known: Known) -> None:
@@ -193,7 +194,7 @@ class _Visitor(ast.NodeVisitor):
                 node, "torch.load without map_location", Known(HANDLED, "each storage goes where the policy says")
             )
         elif path == tables.NCCL:
-            return  # its backend is told where the string is
+            return  # its backend is reported at the string
         elif self._known.is_point(path):
             self._with_device(node, path)
 
@@ -206,7 +207,7 @@ class _Visitor(ast.NodeVisitor):
             self._with_device(node, f".{name}")
 
     def _with_device(self, node: ast.Call, name: str) -> None:
-        """A call to something with a row: a finding if it names an accelerator."""
+        """Add a finding for a call of a translated function if it names an accelerator."""
         arguments = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg in DEVICE_KEYWORDS)]
         devices = [device for argument in arguments for device in self._devices(argument)]
         if devices:
@@ -256,7 +257,7 @@ class _Visitor(ast.NodeVisitor):
             self._add(node, path, said)
 
     def finish(self) -> None:
-        """What only the whole file tells."""
+        """Add the findings that need the whole file."""
         for path, node in self._unused.items():
             self._add(node, path, Known(UNSUPPORTED, tables.CUDA_SOURCES))
 
@@ -290,7 +291,7 @@ class _Visitor(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """Strings that stand alone are documentation, except lines of a notebook that were no Python."""
+        """Skip docstrings, but not lines of a notebook that are not Python."""
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         if not is_text or self._source.cell is not None:
             self.generic_visit(node)
@@ -307,7 +308,7 @@ class _Visitor(ast.NodeVisitor):
 
 
 def _by_stand_in(module: str, names: list[str]) -> Known:
-    """What is said of an import from a package with a stand-in: whether that has the module and the names."""
+    """Whether a stand-in has the module and the names that are imported from its package."""
     row = stand_ins.MODULES.get(module)
     if row is None:
         return Known(UNSUPPORTED, tables.NO_STAND_IN.format(module))
