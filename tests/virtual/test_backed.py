@@ -252,8 +252,8 @@ def test_a_forked_child_is_told_that_it_lost_the_device() -> None:
 @pytest.mark.parametrize(
     ("device", "what", "error", "text"),
     [
-        ("mps", "mps", ConfigError, "cannot be made on that"),
-        ("mps", "tpu", ConfigError, "cannot be made on that"),
+        ("mps", "mps", ConfigError, "cannot compute for a virtual device"),
+        ("mps", "tpu", ConfigError, "cannot compute for a virtual device"),
         ("mps", "cuda", VirtualDeviceUnavailable, "this machine has no accelerator"),
     ],
 )

@@ -21,7 +21,7 @@ def test_a_second_install() -> None:
     first = torchdevice.virtual.installed()
     assert torchdevice.virtual.install("cuda") is first
     for device, count in (("cuda", 2), ("mps", 1)):
-        with pytest.raises(AlreadyActive, match="Hint: use a process of its own"):
+        with pytest.raises(AlreadyActive, match="Hint: use a separate process"):
             torchdevice.virtual.install(device, count)
     torch.ones(2, device="cuda") + 1
     assert torchdevice.virtual.counts()["aten::add.Tensor"] == 1
@@ -94,7 +94,7 @@ def test_a_broken_build_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path) 
     fake.chmod(0o755)
     monkeypatch.setenv("TORCHDEVICE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", str(fake))
-    with pytest.raises(VirtualDeviceUnavailable, match=r"unknown standard.*\nHint: a compiler with C\+\+20"):
+    with pytest.raises(VirtualDeviceUnavailable, match=r"unknown standard.*\nHint: use a compiler with C\+\+20"):
         build.build()
     assert build.cached() == []
 

@@ -89,7 +89,7 @@ def test_links_of_others_on_the_way_are_refused(cache: Path, monkeypatch: pytest
 def test_our_own_folder_is_no_link(cache: Path) -> None:
     (cache / "elsewhere").mkdir(mode=0o700)
     (cache / "libraries").symlink_to(cache / "elsewhere")
-    with pytest.raises(VirtualDeviceUnavailable, match="is no folder"):
+    with pytest.raises(VirtualDeviceUnavailable, match="is not a folder"):
         private.folder()
 
 
@@ -110,8 +110,8 @@ def _folder(path: Path) -> None:
 
 PLANTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link": (_linked, "symbolic link"),
-    "a pipe": (_pipe, "no regular file"),
-    "a folder": (_folder, r"no regular file|Is a directory"),
+    "a pipe": (_pipe, "not a regular file"),
+    "a folder": (_folder, r"not a regular file|Is a directory"),
     "open to its group": (lambda path: path.chmod(0o660), "others can write to it"),
     "open to all": (lambda path: path.chmod(0o606), "others can write to it"),
     "another user's": (give_away, "belongs to another user"),

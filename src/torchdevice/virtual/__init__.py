@@ -22,14 +22,14 @@ __all__ = [
 
 
 def install(device: str, count: int = 1, support: Support = "all", on: str = "cpu") -> Installation:
-    """Give this process virtual devices. Call it once, early, in a fresh process: it cannot be undone.
+    """Install virtual devices in this process. Call it once, early, in a fresh process: it cannot be undone.
 
     - `device`: `"mps"`, `"cuda"` or `"xpu"`.
     - `count`: how many.
     - `support`: `"real"` allows only the operators and dtypes that the real backend has; `"all"` allows everything.
-    - `on`: what computes: `"cpu"`, an accelerator that is here, or `"auto"`, the best that is here.
+    - `on`: the device that computes: `"cpu"`, an accelerator of this machine, or `"auto"` for the best one available.
 
-    Raises `VirtualDeviceUnavailable` where the library cannot be built or installed.
+    Raises `VirtualDeviceUnavailable` if the library cannot be built or installed.
     """
     from torchdevice.virtual import installer
 
@@ -45,10 +45,10 @@ def installed() -> Installation | None:
 
 
 def from_environment(value: str) -> Installation | None:
-    """Install what `value` describes, in the form of the variable TORCHDEVICE_VIRTUAL.
+    """Install the virtual device that `value` describes, in the syntax of the variable TORCHDEVICE_VIRTUAL.
 
-    Examples are `mps`, `cuda:2`, `mps:real`, `cuda:2:real`, `mps@cuda` and `cuda@auto`. Returns None where nothing was
-    installed: after `@auto`, if the real device is here.
+    Examples are `mps`, `cuda:2`, `mps:real`, `cuda:2:real`, `mps@cuda` and `cuda@auto`. Returns None if nothing was
+    installed. This happens with `@auto` on a machine that has the real device.
     """
     from torchdevice.errors import ConfigError, explain_error
     from torchdevice.virtual import installer
@@ -66,8 +66,8 @@ def from_environment(value: str) -> Installation | None:
                 explain_error(
                     f"TORCHDEVICE_VIRTUAL={value!r}",
                     f"{part!r} is neither a count nor `real`",
-                    "write a type, then a count and `real` if wanted, then @ and what computes: mps, cuda:2, mps:real, "
-                    "cuda:2:real, cuda@auto, mps@cuda.",
+                    "write a device type, then optionally a count and `real`, then optionally @ and the device that "
+                    "computes. Examples: mps, cuda:2, mps:real, cuda:2:real, cuda@auto, mps@cuda.",
                 )
             )
     if on == "auto" and installer.is_real(device):
@@ -82,7 +82,9 @@ def _present() -> Installation:
     if there is None:
         raise VirtualDeviceUnavailable(
             explain_error(
-                "Figures of a virtual device were asked for", "this process has none", "call install() first."
+                "The counts of a virtual device were requested",
+                "this process has no virtual device",
+                "call install() first.",
             )
         )
     return there
@@ -90,33 +92,33 @@ def _present() -> Installation:
 
 def _summed(column: Literal["calls", "denied", "on_host"]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for row in _present().library.counts():  # an operator has a row for each layout that it ran on
+    for row in _present().library.counts():  # an operator has one row per layout that it ran on
         total[row.operator] += getattr(row, column)
     return {name: number for name, number in total.most_common() if number}
 
 
 def counts() -> dict[str, int]:
-    """Tell how often each operator ran on the virtual device since the last reset, most frequent first."""
+    """Return how often each operator ran on the virtual device since the last reset, most frequent first."""
     return _summed("calls")
 
 
 def denied() -> dict[str, int]:
-    """Tell how often each operator was refused because the real backend lacks it (for these arguments)."""
+    """Return how often each operator was refused because the real backend does not support it for these arguments."""
     return _summed("denied")
 
 
 def on_host() -> dict[str, int]:
-    """Tell how often the CPU computed each operator that the device which computes (`install(on=)`) lacks."""
+    """Return how often each operator ran on the CPU because the device chosen with `install(on=)` lacks it."""
     return _summed("on_host")
 
 
 def reset_counts() -> None:
-    """Set what `counts`, `denied` and `on_host` tell back to nothing."""
+    """Reset the counts that `counts`, `denied` and `on_host` return."""
     _present().library.call("reset_counts")
 
 
 def set_memory_limit(size: int | str) -> None:
-    """Limit the memory of each virtual device to `size`: a number of bytes, or a text such as `"2GiB"`; 0: no limit."""
+    """Limit the memory of each virtual device to `size` bytes, or to a size such as `"2GiB"`. 0 removes the limit."""
     from torchdevice.virtual.installer import parse_size
 
     there = _present()
@@ -126,7 +128,7 @@ def set_memory_limit(size: int | str) -> None:
 
 
 def info() -> dict[str, Any]:
-    """Tell where the library is or would be built, with which compiler, and what this process has installed."""
+    """Return the path and the compiler of the library, whether it is built, and what this process has installed."""
     import shlex
 
     from torchdevice.virtual import build

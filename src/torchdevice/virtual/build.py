@@ -1,7 +1,7 @@
-"""Builds C++ libraries on first use and loads them. Knows nothing of what a library does, nor where it may be kept.
+"""Builds C++ libraries on first use and loads them. `private` decides where they may be kept.
 
-One binary serves one exact torch build (version, git hash, ABI), one state of the sources and one compiler: vtables
-differ between torch versions without any message, so nothing is reused across them.
+A binary is valid for one exact torch build (version, git hash, ABI), one state of the sources and one compiler.
+Vtables differ between torch versions and nothing detects a mismatch, so a binary is never reused across versions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "relabel.h")
 
 
 class Recipe(NamedTuple):
-    """One library: what it is to the user, what it is made of, and what building it takes."""
+    """One library: its name for users, its sources, its headers, and how long the build takes."""
 
     what: str
     sources: tuple[str, ...]
@@ -64,7 +64,7 @@ COUNTING = Recipe("the counter of the CPU's memory", ("counting.cpp",), ("calls.
 OPERATOR_TIMES = Recipe("the timer of operators", ("observe.cpp",), (), "some seconds")
 
 COMPILERS = ("c++", "g++", "clang++")
-# What GCC and Clang read beside their arguments: headers, libraries, parts of themselves, options.
+# Environment variables that GCC and Clang read: paths of headers, libraries and their own parts, and options.
 CHANGES_RESULT = frozenset(
     {
         "CCC_OVERRIDE_OPTIONS",
@@ -79,14 +79,14 @@ CHANGES_RESULT = frozenset(
         "SUNPRO_DEPENDENCIES",
     }
 )
-# Another process that builds the same library gets this long before we say that something is wrong.
+# How long we wait for another process that builds the same library before we raise an error.
 LOCK_TIMEOUT = 600.0
 SCRATCH = "build-"
 KEPT = (".so", ".sha256", ".log", ".lock")
 
 
 class Target(NamedTuple):
-    """Everything that decides which binary is the right one."""
+    """Everything that identifies a binary."""
 
     torch_version: str
     torch_git: str
@@ -101,13 +101,13 @@ class Target(NamedTuple):
 
 
 def find_compiler() -> list[str]:
-    """The words that start it: CXX if it is set, else the first known compiler on PATH; empty if there is none."""
+    """The command of the compiler: CXX if it is set, else the first known compiler on PATH; empty if there is none."""
     given = environment().get("CXX", "")
     try:
         first, *options = shlex.split(given) or [""]
-    except ValueError as error:  # a quote without its second half
+    except ValueError as error:  # an unbalanced quote
         raise ConfigError(
-            explain_error(f"CXX={given!r} was asked for", f"it cannot be read: {error}", "quote it as a shell command.")
+            explain_error(f"CXX={given!r} is set", f"it cannot be parsed: {error}", "quote it as a shell command.")
         ) from error
     for name in [first] if first else COMPILERS:
         if path := shutil.which(name, path=_surroundings()["PATH"]):
@@ -116,13 +116,13 @@ def find_compiler() -> list[str]:
 
 
 def _surroundings() -> dict[str, str]:
-    """The environment that compilers are started in, without what would change the result and is not in its name."""
+    """The environment of the compiler, without variables that change the binary and are not part of its name."""
     kept = {name: value for name, value in environment().items() if name not in CHANGES_RESULT}
     return {"PATH": os.defpath, **kept}
 
 
 def _source_hash(recipe: Recipe) -> str:
-    """Empty where there are no files to compile: the package is in an archive, or frozen into a program."""
+    """Empty if the sources are not files: the package is in an archive, or frozen into a program."""
     digest = hashlib.sha256()
     try:
         for name in (*recipe.sources, *recipe.headers):
@@ -133,7 +133,7 @@ def _source_hash(recipe: Recipe) -> str:
 
 
 def target(recipe: Recipe = DEVICE) -> Target:
-    """What a build here and now would produce."""
+    """The binary that a build with the present torch, sources and compiler would produce."""
     import torch
 
     compiler = find_compiler()
@@ -161,7 +161,7 @@ def cached() -> list[Path]:
 
 
 def clean() -> list[Path]:
-    """Deletes every cached binary, and says which. Also what is beside them, and what a build left that was killed."""
+    """Deletes every cached binary with its digest and the remains of killed builds. Returns the deleted binaries."""
     if not private.folder_name().is_dir():
         return []
     folder = private.folder()
@@ -169,7 +169,7 @@ def clean() -> list[Path]:
     for scratch in folder.glob(f"{SCRATCH}*"):
         for made in (*scratch.glob("*.o"), *scratch.glob("library.*")):
             made.unlink()
-        with contextlib.suppress(OSError):  # something else is in it, which is not ours to delete
+        with contextlib.suppress(OSError):  # the folder holds files that are not ours
             scratch.rmdir()
     for path in folder.glob("torchdevice-*"):
         if path.suffix in KEPT and (path.is_symlink() or not path.is_dir()):
@@ -188,9 +188,9 @@ def _digest(descriptor: int) -> str:
 
 
 def _open_whole(path: Path) -> int | None:
-    """A descriptor of the binary if it is whole: a full disk or a broken copy leaves half of it.
+    """A descriptor of the binary if it is complete: a full disk or an interrupted copy leaves part of it.
 
-    The digest lies beside the binary, so it says nothing about who wrote it: `private` does.
+    The digest is stored beside the binary, so it does not prove who wrote it. `private` checks the owner.
     """
     try:
         with open(private.open_own(path.with_suffix(".sha256")), encoding="ascii", errors="replace") as file:
@@ -206,7 +206,7 @@ def _open_whole(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def _lock(path: Path, what: str) -> Iterator[None]:
-    """At most one process builds. The lock is the kernel's, so that it ends with its process, however that ends."""
+    """At most one process builds. The operating system releases the lock when the process ends, even if killed."""
     import fcntl
 
     with open(private.open_own(path, os.O_RDWR | os.O_CREAT), "r+") as handle:
@@ -219,8 +219,8 @@ def _lock(path: Path, what: str) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     raise VirtualDeviceUnavailable(
                         explain_error(
-                            f"Another process has held {path} for {LOCK_TIMEOUT:.0f} seconds",
-                            f"the build of {what} was given up",
+                            f"Another process has held the lock {path} for {LOCK_TIMEOUT:.0f} seconds",
+                            f"{what} was not built",
                             "end that process, or set TORCHDEVICE_CACHE to another folder.",
                         )
                     ) from None
@@ -238,14 +238,14 @@ def _flags(abi: bool) -> list[str]:
     return [
         "-std=c++20",
         "-O2",
-        "-DNDEBUG",  # as torch's wheels: some of its classes have members for debugging
+        "-DNDEBUG",  # as in torch's wheels: some of its classes have extra members in debug builds
         "-fPIC",
         "-fvisibility=hidden",
         "-fno-plt",  # a kernel calls a dozen functions of torch
         "-Wall",
         "-Wextra",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(abi)}",
-        "-isystem",  # torch's headers warn
+        "-isystem",  # silences warnings in torch's headers
         str(root / "include"),
         "-isystem",
         str(root / "include" / "torch" / "csrc" / "api" / "include"),
@@ -253,9 +253,9 @@ def _flags(abi: bool) -> list[str]:
 
 
 def _runtime_of_torch() -> list[str]:
-    """The C++ runtime that torch has loaded, by path: the linker must find it before any archive of the compiler's own.
+    """The path of the C++ runtime that torch has loaded. The linker must find it before the compiler's own archive.
 
-    Some toolchains link libstdc++ statically by default; two copies crash in the first message that holds a number.
+    Some toolchains link libstdc++ statically by default. With two copies, formatting a number in a message crashes.
     """
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
@@ -263,7 +263,7 @@ def _runtime_of_torch() -> list[str]:
 
 
 def _run(command: list[str], part: str, what: str) -> str:
-    """What the compiler said, if it succeeded."""
+    """Runs the compiler and returns its output. Raises if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, env=_surroundings(), check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()[-5:]
@@ -271,8 +271,8 @@ def _run(command: list[str], part: str, what: str) -> str:
             explain_error(
                 f"Building {what}: {command[0]} failed on {part}",
                 "\n  ".join(errors[:8]),
-                "a compiler with C++20 is needed (GCC 11, Clang 14 or newer; set CXX to choose one), and the headers "
-                "that come inside the torch wheel.",
+                "use a compiler with C++20 (GCC 11, Clang 14 or newer; set CXX to choose one) and a torch wheel that "
+                "contains the C++ headers.",
             )
         )
     return done.stderr
@@ -298,12 +298,12 @@ def _compile(recipe: Recipe, compiler: list[str], abi: bool, into: Path) -> None
         lib = root / "lib"
         link = [*compiler, "-shared", *map(str, objects), f"-L{lib}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{lib}"]
         _run([*link, *_runtime_of_torch(), "-o", str(library)], "the library", recipe.what)
-        # Loaded once before anyone can see it: a library that does not link must not enter the cache.
+        # Loaded once before it is moved into the cache: a library that cannot be loaded must not get there.
         ctypes.CDLL(str(library))
-        library.chmod(0o700)  # whatever the umask is: a file that others can write to is not loaded
+        library.chmod(0o700)  # regardless of the umask: we do not load a file that others can write to
         with open(library, "rb") as made:
             digest = _digest(made.fileno())
-        # The digest before the binary: a process that is killed between the two leaves one that nobody takes for whole.
+        # The digest before the binary: if the process is killed in between, the binary in the cache does not match it.
         for suffix, text in ((".log", "".join(said)), (".sha256", digest)):
             written = Path(scratch) / f"library{suffix}"
             written.touch(mode=0o600)
@@ -319,23 +319,23 @@ def _say(text: str) -> None:
 
 
 def build(recipe: Recipe = DEVICE, *, force: bool = False) -> Path:
-    """The path of the library for this torch, built if it is not there yet."""
+    """The path of the library for this torch, built if necessary."""
     path, descriptor = _built(recipe, force)
     os.close(descriptor)
     return path
 
 
 def load(recipe: Recipe = DEVICE) -> ctypes.CDLL:
-    """The library for this torch, built if it is not there yet."""
+    """The library for this torch, built if necessary."""
     return private.load(*_built(recipe, force=False))
 
 
 def load_if_built(recipe: Recipe) -> ctypes.CDLL | None:
-    """The same, if it is there. Nothing is said of a folder that may not be used: the library is not needed."""
+    """The library if it is built already, else None. An unsafe folder is no error: this library is optional."""
     import torch
 
     if not any(private.folder_name().glob(f"torchdevice-{torch.__version__}-*.so")):
-        return None  # asking the compiler for its version takes longer
+        return None  # before the version of the compiler is read, which takes longer
     try:
         path = private.folder() / library_path(target(recipe)).name
         whole = _open_whole(path)
@@ -345,13 +345,13 @@ def load_if_built(recipe: Recipe) -> ctypes.CDLL | None:
 
 
 def _built(recipe: Recipe, force: bool) -> tuple[Path, int]:
-    """The library's path, and a descriptor of the file that was found to be whole."""
+    """The path of the library, and a descriptor of the file that was checked."""
     wanted = target(recipe)
     if not wanted.sources:
         raise VirtualDeviceUnavailable(
             explain_error(
                 f"{recipe.what.capitalize()} was asked for, whose library must be compiled once on this machine",
-                f"its C++ sources are not in {HERE}: the package is in an archive, or frozen into a program",
+                f"its C++ sources are not in {HERE}: the package is in an archive or frozen into a program",
                 "install torch-device as files: pip install.",
             )
         )
@@ -380,8 +380,8 @@ def _built(recipe: Recipe, force: bool) -> tuple[Path, int]:
         raise VirtualDeviceUnavailable(
             explain_error(
                 f"{recipe.what.capitalize()} was compiled into {path}",
-                "what is there is not what was compiled",
-                "look for room on that disk, or set TORCHDEVICE_CACHE to another folder.",
+                "the file there differs from the compiled one",
+                "check the free space of that disk, or set TORCHDEVICE_CACHE to another folder.",
             )
         )
     return path, whole

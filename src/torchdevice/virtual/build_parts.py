@@ -1,9 +1,12 @@
-"""What a build of torch for a device has in C beside its namespace: storages, legacy types, compilers, collectives.
+"""What torch builds for a device implement in C outside its namespace: storages, legacy types, compilers, collectives.
 
-Storages: constructors, moves, sharing between processes. Legacy types: `torch.cuda.FloatTensor` and its kin. Compilers:
-inductor must not look for Triton, fusers not for NVRTC, builders not for nvcc. Collectives: c10d's operators run on the
-CPU twins of a device's tensors, so gloo does the work; `nccl` (on xpu: `xccl`) stays the name that programs ask for and
-read back. Nothing here is undone: a virtual device stays for the life of its process.
+- Storages: constructors, moves, sharing between processes.
+- Legacy types: `torch.cuda.FloatTensor` and the other typed tensor classes.
+- Compilers: inductor must not look for Triton, fusers not for NVRTC, extension builders not for nvcc.
+- Collectives: c10d's operators run with gloo on the CPU twins of a device's tensors. Programs still request and read
+  back the name `nccl` (on xpu: `xccl`).
+
+Nothing here is undone: a virtual device stays until its process ends.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ def install_storages(kind: str, lib: Library) -> None:
     original_new = torch.UntypedStorage.__new__
 
     def construct(cls: type, *arguments: Any, **options: Any) -> torch.UntypedStorage:
-        """UntypedStorage(n, device=…): the C constructor knows only the devices that it was compiled with."""
+        """UntypedStorage(n, device=…): the C constructor accepts only the devices that torch was compiled with."""
         device = options.get("device")
         if device is None or torch.device(device).type != kind or "allocator" in options:
             return original_new(cls, *arguments, **options)
@@ -54,7 +57,7 @@ def install_storages(kind: str, lib: Library) -> None:
         return new_storage(self.nbytes(), target).copy_(self, non_blocking)
 
     def resize(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
-        if self.device.type != kind or kind == "mps":  # the real MPS cannot either, and says so
+        if self.device.type != kind or kind == "mps":  # the real MPS raises an error, too
             return original_resize(self, size)
         lib.call("resize", self._cdata, size)
         return self
@@ -64,14 +67,14 @@ def install_storages(kind: str, lib: Library) -> None:
     torch.UntypedStorage.__new__ = staticmethod(construct)
     _share_between_processes(kind, lib)
     if kind == "mps":
-        builds.StorageBase.mps = move  # torch.load asks for it by this name
+        builds.StorageBase.mps = move  # torch.load calls it by this name
 
 
 def _share_between_processes(kind: str, lib: Library) -> None:
-    """The bytes move into shared memory once, and every process maps the same ones, forked or spawned.
+    """Moves the bytes of a storage into shared memory once; every process, forked or spawned, maps the same memory.
 
-    A virtual device's memory is the host's, so `share_memory_()` can do what it does for the CPU. CUDA's IPC handles
-    and the pickles of other devices are names of such memory.
+    The memory of a virtual device is host memory, so `share_memory_()` works as on the CPU. CUDA's IPC handles and the
+    pickles of other devices hold the names of that shared memory.
     """
     original_share, original_is_shared = torch.UntypedStorage.share_memory_, torch.UntypedStorage.is_shared
 
@@ -103,7 +106,7 @@ def _share_between_processes(kind: str, lib: Library) -> None:
         return _attached(lib, kind, device, handle)
 
     def release(cls: type, *_: Any, **__: Any) -> None:
-        """Shared memory counts its users itself."""
+        """Does nothing: shared memory is reference-counted."""
 
     def reduced(storage: torch.UntypedStorage) -> tuple[Any, ...] | None:
         if storage.device.type != kind or not storage.nbytes():
@@ -119,12 +122,12 @@ def _share_between_processes(kind: str, lib: Library) -> None:
         builds.send_storages_by(reduced)
 
 
-_HOME = "_torchdevice_home"  # of a storage: the one on the CPU whose bytes it shows
+_HOME = "_torchdevice_home"  # attribute of a storage: the CPU storage that holds its bytes
 _libraries: dict[str, Library] = {}
 
 
 def rebuild_shared(kind: str, device: int, handle: tuple[Any, ...]) -> torch.UntypedStorage:
-    """A storage that another process has sent; pickles name this function."""
+    """A storage that another process has sent. Pickles refer to this function by name."""
     return _attached(_libraries[kind], kind, device, handle)
 
 
@@ -136,7 +139,7 @@ def _attached(lib: Library, kind: str, device: int, handle: tuple[Any, ...]) -> 
     return attached
 
 
-# Of the types that every build names, those of CUDA: `Float` → float32.
+# The legacy types of CUDA among those that every build names: `Float` → float32.
 DTYPES = {
     name.removesuffix("Tensor"): getattr(torch, name).dtype
     for module, name in legacy_tensor_types()
@@ -153,14 +156,14 @@ _warned: set[str] = set()
 
 
 def _warn_once(text: str) -> None:
-    """As torch does in C++: once per process, unless `torch.set_warn_always(True)` was called."""
+    """Warns as torch does in C++: once per process, unless `torch.set_warn_always(True)` was called."""
     if text not in _warned or torch.is_warn_always_enabled():
         _warned.add(text)
         warnings.warn(text, UserWarning, stacklevel=3)
 
 
 class LegacyType(type):
-    """The type of those classes: `isinstance(x, torch.cuda.FloatTensor)` asks for device and dtype, as torch's does."""
+    """Metaclass of these classes: `isinstance(x, torch.cuda.FloatTensor)` compares device and dtype, as in torch."""
 
     dtype: torch.dtype
     is_cuda = True
@@ -193,7 +196,7 @@ class LegacyType(type):
 
 
 def install_legacy_types() -> None:
-    """Puts the classes into torch.cuda, and teaches `Tensor.type` and `set_default_tensor_type` about them."""
+    """Adds the classes to torch.cuda, and makes `Tensor.type` and `set_default_tensor_type` accept them."""
     for prefix, dtype in DTYPES.items():
         name = f"{prefix}Tensor"
         made = LegacyType(name, (), {"dtype": dtype, "__module__": "torch.cuda"})
@@ -214,7 +217,7 @@ def install_legacy_types() -> None:
         return self.to(device=self.device if self.is_cuda else "cuda", dtype=wanted, non_blocking=non_blocking)
 
     def new(cls: Any, *arguments: Any, **options: Any) -> Any:
-        """`torch.Tensor(2, 3)` is of the default type; of a tensor or a storage it is a view."""
+        """`torch.Tensor(2, 3)` has the default type; `torch.Tensor` of a tensor or a storage is a view."""
         made = original_new(cls, *arguments, **options)
         if not default_is_here or cls is not torch.Tensor or (arguments and isinstance(arguments[0], VIEWED)):
             return made
@@ -265,7 +268,7 @@ def _touches(kind: str, model: Any, inputs: Any) -> bool:
 
 
 def _hide_toolkit(kind: str) -> None:
-    """Extension builders see no nvcc and take their own fallback; those that have none are told why."""
+    """Extension builders find no nvcc and use their own fallback. Those without one get an error with the reason."""
     module = sys.modules[outside.EXTENSIONS]
     vars(module).update(CUDA_HOME=None, CUDNN_HOME=None, _join_cuda_home=_no_toolkit)
     audience = Audience(translator)
@@ -276,12 +279,12 @@ def _hide_toolkit(kind: str) -> None:
 
 
 def _no_toolkit(*paths: str) -> str:
-    """For builds that begin elsewhere, as `BuildExtension`."""
+    """For builds that do not go through those functions, such as `BuildExtension`."""
     raise outside.cuda_sources_refused(outside.EXTENSIONS, "a virtual one")
 
 
 def _no_native_kernels() -> None:
-    """Operators of torch's own that are written in Triton or CuteDSL: where those are installed, torch uses them."""
+    """Disables torch's own kernels in Triton and CuteDSL, which torch uses if these packages are installed."""
     import torch.backends.python_native as kernels
 
     for language in kernels.available_dsls:
@@ -289,7 +292,7 @@ def _no_native_kernels() -> None:
 
 
 def _hide_triton() -> None:
-    """Nobody who asks finds what is installed: libraries that have a path beside it take that one."""
+    """Makes `import triton` fail even if it is installed, so that libraries take their path without it."""
     if is_installed(importlib.machinery.PathFinder.find_spec("triton")):
         sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
@@ -307,7 +310,7 @@ def install_compilers(kind: str) -> None:
 
 C10D = "torch.distributed.distributed_c10d"
 VENDOR = {"cuda": "NCCL", "xpu": "XCCL"}
-_kept: list[object] = []  # kernels end with the last reference to them; a virtual device stays
+_kept: list[object] = []  # kept alive: a kernel is removed with the last reference to it
 
 
 def install_collectives(kind: str) -> None:
@@ -321,7 +324,7 @@ def install_collectives(kind: str) -> None:
         _add_cpu(module.BackendConfig, kind)
         _fill_gaps(module)
         collectives.apply()
-        # gloo gives a sparse tensor new indices, when it is done: its twin's are not the tensor's own any more.
+        # gloo gives a sparse tensor new indices when it is done, so the twin no longer shares them with the tensor.
         _kept.append(collectives.stage(kind, "Sparse"))
         compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
@@ -336,20 +339,20 @@ def _offer_vendor_backend(module: ModuleType, kind: str) -> None:
     name = VENDOR[kind]
     backend = backends.group_class(name)
     if backend is None:
-        return  # torch without gloo: nothing can stand in, and torch's own message says so
+        return  # torch without gloo: no backend can replace it, and torch raises its own error
 
     def is_available() -> bool:
         return True
 
     is_available.__name__ = f"is_{name.lower()}_available"
-    # From 2.14 on "nccl" is made by `ProcessGroupNCCL2`, and there are more that a program may name.
+    # From 2.14 on "nccl" is implemented by `ProcessGroupNCCL2`, and programs may name further classes.
     classes = {f"ProcessGroup{name}", *(each for each in vars(module) if each.startswith(f"ProcessGroup{name}"))}
     for place in (module, torch.distributed):
         vars(place).update({**dict.fromkeys(classes, backend), is_available.__name__: is_available})
     vars(module)[f"_{name}_AVAILABLE"] = True
-    if name == "NCCL":  # torch's figure is None where it was built without, and it warns about that
+    if name == "NCCL":  # torch's value is None in a build without NCCL, and reading it there prints a warning
         vars(module)["default_pg_nccl_timeout"] = backends.VENDOR_TIMEOUT
-    # Asked for where torch is told to check collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL) and has NCCL.
+    # Called if torch checks collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL) and has NCCL.
     builds.hash_tensors_with(_hash_tensors)
 
 
@@ -379,7 +382,7 @@ def _fill_gaps(module: ModuleType) -> None:
 
 
 def _add_cpu(config: Any, kind: str) -> None:
-    """Our kernel for c10d's operators goes on to the CPU's, which asks the group for its CPU backend."""
+    """Adds a CPU backend: our kernel for operators of c10d calls the CPU kernel, which uses the CPU backend."""
     original = config.get_device_backend_map
 
     def get_device_backend_map(self: Any) -> dict[str, Any]:

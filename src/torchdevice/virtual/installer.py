@@ -1,6 +1,6 @@
-"""Puts a virtual device into this process: orders the steps, refuses what cannot work with a reason, runs a self-test.
+"""Installs a virtual device in this process: checks the request, runs the steps in order, then a self-test.
 
-What torch's Python namespaces ask is in `answers`; what the real backends support is in `supported`.
+The functions behind torch's Python namespaces are in `answers`. The operators of real backends are in `supported`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torchdevice.virtual.library import Library
 
 
 def self_test(device: str, count: int) -> None:
-    """Raises VirtualDeviceUnavailable when the device does not compute. Leaves no memory behind, starts no threads."""
+    """Raises VirtualDeviceUnavailable if the device does not compute. Frees its memory and starts no threads."""
     try:
         for index in range(count):
             place = f"{device}:{index}"
@@ -41,7 +41,7 @@ def self_test(device: str, count: int) -> None:
             explain_error(
                 f"The virtual {device} device was loaded into torch {torch.__version__}",
                 f"its self-test failed: {error}",
-                "delete the cached library with `torchdevice virtual clean`; if that does not help, this torch version "
+                "delete the cached library with `torchdevice virtual clean`. If that does not help, this torch version "
                 "is not supported.",
             )
         ) from error
@@ -53,11 +53,11 @@ BACKINGS = ("cpu", *DEVICES)
 MAX_COUNT = 64
 LIMIT_VARIABLE = "TORCHDEVICE_VIRTUAL_MEMORY"
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-# What no tensor of the device can be. The MPS framework has no float64, complex128 or float8 (nor quantized types).
+# Dtypes that no tensor of the device can have. MPS has no float64, complex128, float8 or quantized types.
 DENIED_DTYPES = {
     "mps": "float64,complex128,float8_e5m2,float8_e4m3fn,float8_e5m2fnuz,float8_e4m3fnuz,float8_e8m0fnu",
 }
-# Copies between devices: the only operators whose tensors may sit on both.
+# Copies between devices: the only operators that accept tensors of both devices.
 CROSS_DEVICE = frozenset({"copy_", "_to_copy", "copy_sparse_to_sparse_", "_copy_from", "_copy_from_and_resize"})
 
 
@@ -65,10 +65,10 @@ CROSS_DEVICE = frozenset({"copy_", "_to_copy", "copy_sparse_to_sparse_", "_copy_
 class Installation:
     """The virtual devices of this process.
 
-    - `device`, `count`, `support`: as they were asked for.
+    - `device`, `count`, `support`: the arguments of `install`.
     - `on`: the type of the device that computes.
     - `library`: the loaded C++ library.
-    - `refused`: pairs of operator and dispatch functionality whose kernel only refuses.
+    - `refused`: pairs of operator and dispatch functionality whose kernel only raises an error.
     """
 
     device: str
@@ -88,11 +88,11 @@ def installed() -> Installation | None:
 
 
 def install(device: str, count: int = 1, support: Support = "all", on: str = "cpu") -> Installation:
-    """Gives this process `count` virtual devices of a type that the machine lacks.
+    """Installs `count` virtual devices of a type that this machine lacks.
 
-    `on` is what holds their memory and computes: "cpu", an accelerator that is there ("cuda", "mps", "xpu"), or "auto",
-    the accelerator if there is one and the CPU otherwise. Call it before the first backward of the process, best right
-    after `import torch`. The same call again does nothing.
+    `on` is the device that holds their memory and computes: "cpu", an accelerator of this machine ("cuda", "mps",
+    "xpu"), or "auto" for the accelerator if there is one and the CPU otherwise. Call it before the first backward of
+    the process, best right after `import torch`. Repeating the same call does nothing.
     """
     global _installation
     _check_request(device, count, support, on)
@@ -113,8 +113,8 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     self_test(device, count)
     if library.call("repair_autograd"):
         warnings.warn(
-            f"The virtual {device} device was installed after the first backward of this process; autograd's threads "
-            "were started a second time. Install it earlier to avoid this.",
+            f"The virtual {device} device was installed after the first backward of this process, so autograd's "
+            "threads were started a second time. Install it earlier to avoid this.",
             TorchDeviceWarning,
             stacklevel=3,
         )
@@ -125,7 +125,7 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
 
 
 def parse_size(text: str, asked: str = "") -> int:
-    """`2GiB`, `512M`, `1e9`, `1073741824` → bytes. GB and GiB both mean 1024³, as everywhere in torch's messages."""
+    """`2GiB`, `512M`, `1e9`, `1073741824` → bytes. GB and GiB both mean 1024³, as in torch's messages."""
     match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.I)
     if match is None:
         raise ConfigError(
@@ -139,7 +139,7 @@ def parse_size(text: str, asked: str = "") -> int:
 
 
 def limit_from_environment() -> int:
-    """Bytes a device may hold; 0 for no limit."""
+    """The memory limit per device in bytes; 0 for no limit."""
     text = environment().get(LIMIT_VARIABLE, "")
     return parse_size(text) if text else 0
 
@@ -148,7 +148,7 @@ _GPU_PAGE = 2 << 20  # the memory of a GPU is a multiple of it
 
 
 def memory_of(on: str) -> int:
-    """Bytes that the device which computes has in all."""
+    """The total memory of the device that computes, in bytes."""
     if on in ("cuda", "xpu"):
         return int(getattr(torch, on).get_device_properties(0).total_memory)
     if on == "mps":
@@ -157,7 +157,7 @@ def memory_of(on: str) -> int:
 
 
 def _forget_self_test(library: Library, count: int, on: str) -> None:
-    """What it called and allocated is not the program's."""
+    """Resets the counts, so that they do not include the calls and allocations of the self-test."""
     library.call("reset_counts")
     if on == "cpu":
         library.call("empty_cache", 0, 0)
@@ -167,7 +167,7 @@ def _forget_self_test(library: Library, count: int, on: str) -> None:
 
 
 def _install_the_rest(device: str, library: Library) -> None:
-    """What a build for the device has in C beside its namespace."""
+    """Installs what a torch build for the device implements in C outside its namespace."""
     build_parts.install_storages(device, library)
     build_parts.install_compilers(device)
     if device == "cuda":
@@ -177,9 +177,9 @@ def _install_the_rest(device: str, library: Library) -> None:
 
 
 def _let_autograd_finish(library: Library) -> None:
-    """Autograd's device threads drop Python objects a moment after a backward returns.
+    """Waits for autograd's device threads, which drop Python objects shortly after a backward returns.
 
-    An interpreter that ends in that moment aborts (with real devices too): they get the time.
+    An interpreter that exits before they do so aborts, also with real devices.
     """
     if library.call("autograd_threads_run"):
         time.sleep(0.05)
@@ -207,7 +207,7 @@ def _check_request(device: str, count: int, support: str, on: str) -> None:
     if on != "auto" and (on not in BACKINGS or on == device):
         others = ", ".join(name for name in ("auto", *BACKINGS) if name != device)
         raise ConfigError(
-            explain_error(asked, "a virtual device cannot be made on that", f"choose one of {others} for `on`.")
+            explain_error(asked, "that device cannot compute for a virtual device", f"choose one of {others} for `on`.")
         )
     if support not in ("all", "real"):
         raise ConfigError(
@@ -224,8 +224,8 @@ def _same_again(there: Installation, device: str, count: int, support: str, on: 
         explain_error(
             f"virtual.install({device!r}, count={count}, support={support!r}, on={on!r})",
             f"this process already has virtual.install({there.device!r}, count={there.count}, "
-            f"support={there.support!r}, on={there.on!r}), which stays for its life",
-            "use a process of its own for each virtual device.",
+            f"support={there.support!r}, on={there.on!r}), which cannot be removed or replaced",
+            "use a separate process per virtual device.",
         )
     )
 
@@ -241,8 +241,8 @@ def _check_no_real_device(device: str) -> None:
         hiding = {"cuda": "hide it with CUDA_VISIBLE_DEVICES=", "xpu": "hide it with ZE_AFFINITY_MASK="}
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"A virtual {device} device was asked for",
-                "this machine has a real one, whose kernels would be handed the wrong memory",
+                f"A virtual {device} device was requested",
+                "this machine has a real one, whose kernels would receive memory of the wrong device",
                 f"use the real device, or {hiding.get(device, 'run on a machine without it')}.",
             )
         )
@@ -253,16 +253,16 @@ def _check_backing(device: str, on: str) -> None:
     if on not in ("cpu", found):
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"A virtual {device} device on {on} was asked for",
+                f"A virtual {device} device on {on} was requested",
                 f"this machine's accelerator is {found}" if found != "cpu" else "this machine has no accelerator",
-                'write on="auto", which takes what is there.',
+                'write on="auto" to use the accelerator of this machine, or the CPU if it has none.',
             )
         )
 
 
-# Operators that torch calls on a GPU alone, so that the CPU has neither a kernel nor a composite for them.
+# Operators that torch calls only on a GPU, so the CPU has neither a kernel nor a composite for them.
 DECOMPOSED = ("aten::_fused_rms_norm_backward",)
-_decomposed = dispatcher.Registrations()  # kernels end with the last reference to them; a virtual device stays
+_decomposed = dispatcher.Registrations()  # kept alive: a kernel is removed with the last reference to it
 
 
 def _decompose(device: str, on: str) -> None:
@@ -272,10 +272,10 @@ def _decompose(device: str, on: str) -> None:
 
 
 def _register(library: Library, device: str, support: Support, on: str) -> frozenset[tuple[str, str]]:
-    """Our kernel for every operator that the device beneath has, and for every one that the virtual type has itself.
+    """Registers our kernel for every operator of the backing device and every operator of the virtual type.
 
-    The latter matters on builds that contain real kernels for the type: each one must be unreachable. The result is
-    what got a kernel that refuses, because the dispatcher cannot tell such a one from a kernel that computes.
+    The second group matters on builds that contain real kernels for the type: none of them may be reachable. Returns
+    the operators whose kernel only raises an error, because the dispatcher cannot tell these from other kernels.
     """
     refused = set()
     key = device.upper()

@@ -1,4 +1,4 @@
-"""The C library as a Python object: types of its functions, errors as exceptions. One instance a process."""
+"""The C++ library as a Python object: the types of its functions, errors as exceptions. One instance per process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from torchdevice.answers.device import Action, Block, Figures, History, Segment
 
-# What the library counts of each device, in the order of its answer: see `flattened` in segments.cpp.
+# The statistics per device, in the order in which the library returns them: see `flattened` in segments.cpp.
 _COUNTED = (
     "allocation",
     "segment",
@@ -27,7 +27,7 @@ _EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_
 
 
 class Count(NamedTuple):
-    """How often an operator ran, was refused, and was computed by the CPU because the device beneath lacks it."""
+    """How often an operator ran, was refused, and ran on the CPU because the backing device lacks it."""
 
     operator: str
     calls: int
@@ -36,7 +36,7 @@ class Count(NamedTuple):
 
 
 _INT, _I64, _U64, _STR, _PTR = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_void_p
-# name: (result, arguments); an int result that is checked is written as None
+# name: (result, arguments). None stands for an int result that `call` checks for errors.
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_error": (_STR, []),
     "td_functionalities": (_STR, []),
@@ -96,7 +96,7 @@ _NO_ANSWER = {"td_current_stream": -1, "td_limit": 2**64 - 1, "td_free_memory": 
 
 
 class Library:
-    """Thin: one method a C function where Python has something to add, `call` for the rest."""
+    """A thin layer: methods for the C functions that need conversion in Python, `call` for the others."""
 
     def __init__(self, dll: ctypes.CDLL) -> None:
         self.dll = dll
@@ -107,7 +107,7 @@ class Library:
             function.argtypes = arguments
 
     def call(self, name: str, *arguments: object) -> int:
-        """Calls `td_<name>`; a failure raises the message that C++ left."""
+        """Calls `td_<name>`. Raises with the message of C++ if it fails."""
         function = f"td_{name}"
         result = getattr(self.dll, function)(*(a.encode() if isinstance(a, str) else a for a in arguments))
         failed = bool(result) if _SIGNATURES[function][0] is None else result == _NO_ANSWER.get(function)
@@ -116,7 +116,7 @@ class Library:
         return int(result) if isinstance(result, int) else 0
 
     def functionalities(self) -> list[str]:
-        """Each name begins a dispatch key: `` (CPU), `Sparse` (SparseCPU), …"""
+        """The prefixes of dispatch keys: `` (CPU), `Sparse` (SparseCPU), …"""
         return self._lines("functionalities")
 
     def native_kernels(self) -> set[tuple[str, str]]:
@@ -127,7 +127,7 @@ class Library:
         return getattr(self.dll, f"td_{name}")().decode().splitlines()
 
     def statistics(self, device: int) -> dict[str, Any]:
-        """What one device holds and has held, in the words of `torch.cuda.memory_stats_as_nested_dict`."""
+        """The memory statistics of one device, with the keys of `torch.cuda.memory_stats_as_nested_dict`."""
         names = [field.name for field in fields(Figures)]
         figures = (ctypes.c_int64 * (len(_COUNTED) * len(_KINDS) * len(names) + len(_EVENTS)))()
         self.call("usage", device, ctypes.cast(figures, ctypes.c_void_p))
@@ -147,7 +147,7 @@ class Library:
         return [Count(name, *map(int, figures)) for name, *figures in rows]
 
     def history(self) -> History:
-        """What is held and what was done, with the frames of whoever asked for it."""
+        """The present allocations and the recorded events, each with the stack of its caller."""
         kinds: dict[str, list[list[str]]] = {"F": [], "S": [], "T": []}
         segments: list[tuple[list[str], list[list[str]]]] = []
         for line in self.dll.td_history().decode(errors="replace").split("\n")[:-1]:
@@ -183,7 +183,7 @@ class Library:
 
     def observe_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
         callback = ctypes.CFUNCTYPE(None, _INT, _I64, _I64, _I64)(observer)
-        self._observers.append(callback)  # C++ calls it for ever
+        self._observers.append(callback)  # kept alive: C++ calls it until the process ends
         self.call("observe_out_of_memory", ctypes.cast(callback, ctypes.c_void_p))
 
     def capture_begin(self, pool: tuple[int, int]) -> int:

@@ -1,6 +1,6 @@
-"""Where libraries are kept: a folder and files that only this user can have written, because they run in this process.
+"""The cache folder of compiled libraries. Libraries run in this process, so only this user may be able to write them.
 
-Nothing is repaired: a folder that was open to others may hold what they put there.
+Unsafe permissions are an error and are not repaired: other users may already have put files into the folder.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torchdevice.config import cache_folder
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 from torchdevice.ownership import exchangeable, foreign, way_to, writable_by_others
 
-FOLDER = "libraries"  # below the cache, which may be a folder that holds other things, too
+FOLDER = "libraries"  # inside the cache folder, which may hold other files
 
 
 def folder_name() -> Path:
-    """Its name; it may not be there, and whose it is nobody has looked at."""
+    """The path of the folder. It may not exist, and its owner is not checked."""
     return Path(os.path.abspath(cache_folder())) / FOLDER
 
 
 def folder() -> Path:
-    """The folder, made if need be. One that others can write to, or exchange, is refused."""
+    """The folder, created if necessary. Raises if other users can write to it or replace it."""
     wanted = folder_name()
     try:
         objection = _objection(wanted)
@@ -32,20 +32,20 @@ def folder() -> Path:
             for place in (*reversed(wanted.parents), wanted):
                 with contextlib.suppress(FileExistsError):
                     place.mkdir(mode=0o700)
-            objection = _objection(wanted)  # once more: somebody may have been faster
+            objection = _objection(wanted)  # again: another process may have created it in between
     except OSError as error:
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"What is built on this machine is kept in {wanted}",
-                f"that folder cannot be made: {error.strerror}",
-                "set TORCHDEVICE_CACHE to a folder that can be written.",
+                f"Compiled libraries are cached in {wanted}",
+                f"that folder cannot be created: {error.strerror}",
+                "set TORCHDEVICE_CACHE to a writable folder.",
             )
         ) from error
     if objection:
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"What is built on this machine is kept in {wanted}",
-                f"{objection}, and what lies there would run in this process",
+                f"Compiled libraries are cached in {wanted}",
+                f"{objection}, and code from that folder would run in this process",
                 "set TORCHDEVICE_CACHE to a folder of your own, or `chmod go-w` this one.",
             )
         )
@@ -53,7 +53,7 @@ def folder() -> Path:
 
 
 def _objection(wanted: Path) -> str:
-    """What is wrong with the way to the folder, as far as it is there; empty if nothing is."""
+    """Why the folder or one of its parents is unsafe; empty if all that exist are safe."""
     inside = os.path.realpath(wanted.parent)
     kept = os.path.join(inside, FOLDER)
     for place, found in way_to(wanted):
@@ -62,21 +62,21 @@ def _objection(wanted: Path) -> str:
         if exchangeable(found) or (place in (inside, kept) and writable_by_others(found)):
             return f"others can write to {place}"
         if place == kept and not stat.S_ISDIR(found.st_mode):
-            return f"{place} is no folder"
+            return f"{place} is not a folder"
     return ""
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a regular file that belongs to this user and that others cannot write to."""
+    """A descriptor of a regular file that this user owns and that other users cannot write to."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except FileNotFoundError:
         raise
-    except OSError as error:  # a link, a pipe that nobody reads, a folder, a file of another user
+    except OSError as error:  # a symbolic link, a pipe without a reader, a folder, a file of another user
         raise _refusal(path, error.strerror or "it cannot be opened") from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        why = "it is no regular file"
+        why = "it is not a regular file"
     elif found.st_uid != os.geteuid():
         why = "it belongs to another user"
     elif writable_by_others(found):
@@ -90,17 +90,17 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
 def _refusal(path: Path, why: str) -> VirtualDeviceUnavailable:
     return VirtualDeviceUnavailable(
         explain_error(
-            f"{path} was to be used, which would decide what runs in this process",
-            f"{why}, so somebody else may have put it there",
-            "`torchdevice virtual clean` deletes what is kept; then it is built again.",
+            f"{path} holds code that would run in this process",
+            f"{why}, so another user may have put it there",
+            "`torchdevice virtual clean` deletes the cached libraries; the next use builds them again.",
         )
     )
 
 
 def load(path: Path, descriptor: int) -> ctypes.CDLL:
-    """The library behind a descriptor, so that what was examined is what runs, whatever the path leads to by now.
+    """Load a library through an open descriptor, so that the checked file is loaded even if the path has changed.
 
-    The descriptor stays open: the loader takes two libraries of one name for the same, and its number is the name.
+    The descriptor stays open. Its number is part of the name, and the loader treats two libraries of one name as one.
     """
     opened = f"/proc/{os.getpid()}/fd/{descriptor}"
-    return ctypes.CDLL(opened if os.path.exists(opened) else str(path))  # macOS has no such names
+    return ctypes.CDLL(opened if os.path.exists(opened) else str(path))  # macOS has no /proc

@@ -1,8 +1,8 @@
-"""What the real backends support in the installed torch, read from torch at run time. Holds no state of a device.
+"""What the real backends support in the installed torch, read from torch at run time. Holds no device state.
 
-Two sources: `native_functions.yaml` (inside the wheel, in torchgen) says which kernels a backend registers;
-`torch/testing/_internal/common_mps.py` says which dtypes the MPS kernels refuse. Both are parsed as text: importing
-torch's testing package would cost seconds and pull in NumPy.
+There are two sources. `native_functions.yaml` (inside the wheel, in torchgen) lists the kernels that a backend
+registers. `torch/testing/_internal/common_mps.py` lists the dtypes that the MPS kernels refuse. Both are parsed as
+text, because importing torch's testing package takes seconds and imports NumPy.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 # Registered for MPS by C++ code outside native_functions.yaml (torch's MPSFallback.mm); they run on the CPU there too.
-# Of `linalg_svd` the kernel inside is named, so that gradients work; svdvals, which calls it too, is then allowed.
+# For `linalg_svd` the inner kernel is listed, so that gradients work. This also allows svdvals, which calls it.
 MPS_EXTRA = frozenset(
     {"embedding_renorm_", "_linalg_svd", "_linalg_svd.U", "im2col", "col2im"}
     | {"_slow_conv2d_forward", "_slow_conv2d_forward.output"}
 )
-# Composite for torch, but their C++ asks for the device type: on every device they are one kernel of ours, by
-# functionality. (Not `convolution`: the tracer of TorchScript records what it calls, `_convolution`.)
+# Composites of torch whose C++ code depends on the device type. On every virtual device each is one kernel of ours.
+# Keyed by functionality. (`convolution` is not listed: TorchScript's tracer records `_convolution`, which it calls.)
 WHOLE = {
     "": ("_convolution", "convolution_backward", "convolution_overrideable", "convolution_backward_overrideable"),
     "Quantized": ("copy_",),
 }
 
 
-# The same, but the real MPS has no such code: it refuses.
+# The same, except on MPS: the real backend has no such code and raises an error.
 WHOLE_BUT_ON_MPS = ("kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "conj_physical_")
 
 
 class Operator(NamedTuple):
-    """One entry of native_functions.yaml, as far as it matters here."""
+    """The fields that we need of one entry of native_functions.yaml."""
 
     dispatch: frozenset[str]
     delegate: str
@@ -41,7 +41,7 @@ class Operator(NamedTuple):
 
 
 def whole(functionality: str, key: str, real: bool) -> tuple[str, ...]:
-    """Composites that are one kernel of ours on a virtual device."""
+    """Composites that are a single kernel of ours on a virtual device."""
     everywhere = WHOLE.get(functionality, ())
     return everywhere if functionality or (real and key == "MPS") else (*everywhere, *WHOLE_BUT_ON_MPS)
 
@@ -56,12 +56,12 @@ def _torch_file(package: str, *parts: str) -> Path | None:
 
 @cache
 def operators() -> dict[str, Operator]:
-    """Every operator of native_functions.yaml: name with overload → what it says."""
+    """Every operator of native_functions.yaml: name with overload → its entry."""
     path = _torch_file("torchgen", "packaged", "ATen", "native", "native_functions.yaml")
     if path is None:
         return {}
     found: dict[str, Operator] = {}
-    # One entry starts at each "- func:"; a YAML parser would be a dependency and takes ten times as long.
+    # Each "- func:" starts an entry. A YAML parser would be a dependency and takes ten times as long.
     for entry in path.read_text().split("\n- func: ")[1:]:
         name = entry[: entry.index("(")]
         keys: set[str] = set()
@@ -89,7 +89,7 @@ def listed(key: str) -> frozenset[str]:
 
 
 def decomposes(name: str) -> bool:
-    """Whether torch has a composite for it, which a backend without a kernel of its own then uses."""
+    """Whether torch has a composite for it, which backends without their own kernel use."""
     op = operators().get(name)
     return op is not None and any(key.startswith("Composite") for key in op.dispatch)
 
@@ -100,13 +100,13 @@ def delegates_to(name: str, kernels: frozenset[str]) -> bool:
 
 
 def needs_device_check(name: str) -> bool:
-    """Whether 0-dim CPU tensors are refused too. Operators that torch does not list are lenient."""
+    """Whether 0-dim CPU tensors are refused too. Operators that torch does not list accept them."""
     op = operators().get(name)
     return op.device_check if op else False
 
 
 # --------------------------------------------------------------------------------------------- dtypes that MPS refuses
-# OpInfo speaks of public functions; the kernel that refuses has another name for these.
+# OpInfo names public functions. The kernels of these functions have other names.
 _KERNEL_OF = {
     "nn.functional.conv1d": ("_convolution",),
     "nn.functional.conv2d": ("_convolution",),
@@ -156,8 +156,8 @@ def denied_dtypes(key: str) -> dict[str, frozenset[str]]:
     denied: dict[str, frozenset[str]] = {}
     lists = mps_lists().get("UNIMPLEMENTED_XFAILLIST", {})
     for opinfo, dtypes in lists.items():
-        # None: not implemented at all, which native_functions.yaml says more exactly. float32: only single samples
-        # fail (a norm that needs an SVD), or the operator would not exist.
+        # None means not implemented at all; native_functions.yaml is more exact about that. float32 means that only
+        # single samples fail (a norm that needs an SVD): no operator lacks float32 altogether.
         if not dtypes or "float32" in dtypes:
             continue
         for kernel in kernels_of(opinfo):
@@ -173,7 +173,7 @@ _AVERAGE_POOL = "nn.functional.adaptive_avg_pool2d"
 
 @cache
 def even_sizes_only(key: str) -> frozenset[str]:
-    """Operators that have a kernel and yet are listed as not implemented: pooling to sizes that do not divide."""
+    """Operators with a kernel that are listed as not implemented: pooling to sizes that do not divide the input's."""
     if key != "MPS" or mps_lists().get("UNIMPLEMENTED_XFAILLIST", {}).get(_AVERAGE_POOL, ()) is not None:
         return frozenset()
     name = _AVERAGE_POOL.rpartition(".")[2]
@@ -182,7 +182,7 @@ def even_sizes_only(key: str) -> frozenset[str]:
 
 @cache
 def kernels_of(opinfo: str) -> tuple[str, ...]:
-    """The operators behind an OpInfo name: the MPS kernels named after it, or else the composite of that name."""
+    """The operators that an OpInfo name tests: the MPS kernels named after it, else the composite of that name."""
     if opinfo in _KERNEL_OF:
         return _KERNEL_OF[opinfo]
     base = opinfo.removeprefix("nn.functional.").replace(".", "_")
