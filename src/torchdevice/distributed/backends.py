@@ -1,8 +1,8 @@
-"""Which backend of torch.distributed stands for which on a host, the class `ProcessGroupNCCL`, and NCCL's variables.
+"""Which backend of torch.distributed replaces which on a host, the class `ProcessGroupNCCL`, and NCCL's variables.
 
-Which backends exist and for which device is read from torch. In a torch without NCCL or XCCL, a gloo group has that
-class name: code uses it for its options and for `isinstance`. Of the variables that speak to NCCL, one is carried over
-to gloo; the others have no effect and are listed once.
+The list of backends and their devices is read from torch. In a torch without NCCL or XCCL, a gloo group has that class
+name, because code uses it for its options and for `isinstance`. One of NCCL's environment variables is translated for
+gloo; the others have no effect and are reported once.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from torchdevice.ledger import Ledger, Simulated, Site
 from torchdevice.policy.hosts import Host, is_accelerator
 
 MEANINGLESS = re.compile(r"(NCCL|TORCH_NCCL|RCCL|CUDA)_[A-Z0-9_]+")
-# Honoured (a count of devices), read by tools that build and find software, or set by torchrun for every worker.
+# Supported (a count of devices), read by build tools, or set by torchrun for every worker.
 MEANT = frozenset(
     {"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_MODULE_LOADING"}
     | {"TORCH_NCCL_ASYNC_ERROR_HANDLING"}
 )
-# Which network interface to use: a cluster's scripts say it to NCCL.
+# The network interface to use, which a cluster's scripts set for NCCL.
 NCCL_INTERFACE, GLOO_INTERFACE = "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"
 ENVIRONMENT = "<environment>"
 
 
 def interface(asked: str, there: Sequence[str]) -> str | None:
-    """The first interface that NCCL's rule names: prefixes, `=` for exact names, `^` for all others."""
+    """The first interface that matches NCCL's rule: prefixes, `=` for exact names, `^` to exclude."""
     exact, others = asked.startswith(("=", "^=")), asked.startswith("^")
     wanted = [name for name in asked.lstrip("^=").split(",") if name]
 
@@ -45,7 +45,7 @@ def interface(asked: str, there: Sequence[str]) -> str | None:
 
 
 def carry_over() -> Callable[[], object]:
-    """Tell gloo the interface that NCCL was told, unless gloo was told one itself; the result takes that back."""
+    """Set gloo's interface to NCCL's, unless gloo's is set already. Returns the undo."""
     asked = os.environ.get(NCCL_INTERFACE)
     if asked and not os.environ.get(GLOO_INTERFACE):
         chosen = interface(asked, [name for _, name in socket.if_nameindex()])
@@ -56,13 +56,13 @@ def carry_over() -> Callable[[], object]:
 
 
 def meaningless(environ: Mapping[str, str]) -> Iterator[str]:
-    """The names, in order."""
+    """The names of NCCL's variables that have no effect, in order."""
     carried = {NCCL_INTERFACE} if environ.get(GLOO_INTERFACE) else set()
     return (name for name in sorted(environ) if MEANINGLESS.fullmatch(name) and name not in MEANT | carried)
 
 
 def note(ledger: Ledger[Simulated], target: str) -> None:
-    """Enter each variable into the ledger of answers, once per process."""
+    """Record each such variable in the ledger of answers, once per process."""
     for name in meaningless(os.environ):
         ledger.enter(Simulated(f"environ.{name}", "no-op", target, Site(ENVIRONMENT, 0)))
 
@@ -71,7 +71,7 @@ EVERYWHERE = "gloo"  # the backend that every build has
 
 
 def vendors() -> dict[str, str]:
-    """Backends that one kind of accelerator has for itself, with that kind: `{"nccl": "cuda", "xccl": "xpu"}`."""
+    """Backends that serve only one type of accelerator, with that type: `{"nccl": "cuda", "xccl": "xpu"}`."""
     if not dist.is_available():
         return {}
     table, serves = dist.Backend.default_device_backend_map, dist.Backend.backend_capability
@@ -83,14 +83,14 @@ def vendors() -> dict[str, str]:
 
 
 def own(kind: str) -> str:
-    """The backend that a device of this type uses by itself, where torch is built with it."""
+    """The default backend of this device type, if torch is built with it."""
     name = str(dist.Backend.default_device_backend_map.get(kind, EVERYWHERE))
     available = getattr(dist, f"is_{name}_available", None)
     return name if available is None or available() else EVERYWHERE
 
 
 def stand_in(asked: str, host: Host) -> str:
-    """What to ask torch for instead of `asked`, in any of its spellings; `asked` itself where nothing is missing."""
+    """The backend to request instead of `asked`, in any of its spellings; `asked` itself if it is available."""
     homes = vendors()
     name = asked.lower()
     if ":" not in name:
@@ -100,10 +100,10 @@ def stand_in(asked: str, host: Host) -> str:
     for pair in name.split(","):
         kind, _, backend = pair.partition(":")
         if not kind or not backend or ":" in backend:
-            return asked  # torch says what is wrong with it
+            return asked  # invalid: torch raises an error
         if homes.get(backend, host.type) != host.type:
             backend = own(host.type)
-        # A pair for a device that is here wins over one for a device that is folded onto it.
+        # A pair for a device of this host takes precedence over one for a device that is folded onto it.
         here = not is_accelerator(kind) or kind == host.type
         if here:
             given[kind] = backend
@@ -116,23 +116,23 @@ def stand_in(asked: str, host: Host) -> str:
 
 
 def names_vendor(text: str) -> bool:
-    """Whether a string is a backend's name that involves a vendor's: `nccl`, `NCCL`, `cpu:gloo,cuda:nccl`."""
+    """Whether a backend string names a vendor's backend: `nccl`, `NCCL`, `cpu:gloo,cuda:nccl`."""
     parts = [pair.rpartition(":") for pair in text.lower().split(",")]
     return any(part[2] in vendors() for part in parts) and all(
         part[2].isidentifier() and (not part[1] or part[0].isidentifier()) for part in parts
     )
 
 
-# What user code asked for, by the name of the group, where the group has another backend.
+# The backend that user code requested, by group name, for groups that have another backend.
 asked: dict[str, str] = {}
 
 
-# Code that names NCCL counts on its timeout, not on gloo's half hour. torch has the figure only where it has NCCL.
+# Code that names NCCL expects NCCL's timeout, not gloo's 30 minutes. torch has the value only if built with NCCL.
 VENDOR_TIMEOUT = timedelta(minutes=10)
 
 
 class Options(SimpleNamespace):
-    """ProcessGroupNCCL.Options: every field can be set, only the timeout matters."""
+    """ProcessGroupNCCL.Options: every field can be set, only the timeout has an effect."""
 
     def __init__(self, is_high_priority_stream: bool = False, **fields: Any) -> None:
         given = {"_timeout": VENDOR_TIMEOUT, "config": SimpleNamespace(), **fields}
@@ -140,7 +140,7 @@ class Options(SimpleNamespace):
 
 
 def group_class(name: str) -> Any:
-    """A class `ProcessGroup<name>` on gloo; None where torch has no gloo, and so nothing can stand in."""
+    """A class `ProcessGroup<name>` on gloo; None if torch has no gloo."""
     gloo = getattr(c10d, "ProcessGroupGloo", None)
     if gloo is None:
         return None
@@ -154,7 +154,7 @@ def group_class(name: str) -> Any:
 
     body = {
         "__init__": start,
-        "split": split,  # asked from 2.14 on, where a group has a device of its own
+        "split": split,  # called from 2.14 on, for groups that are bound to a device
         "__module__": c10d.__name__,
         "Options": Options,
         "_group_start": lambda self: None,

@@ -1,6 +1,6 @@
-"""The five operators under `torch.nn.SyncBatchNorm`, which torch has for CUDA and XPU, in operators of every device.
+"""The five operators that `torch.nn.SyncBatchNorm` calls. torch has them for CUDA and XPU; these run on every device.
 
-torch's own autograd function calls them and does the communication; nothing of that is repeated here.
+torch's own autograd function calls them and does the communication.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _over(input: Tensor) -> list[int]:
 
 
 def _wide(tensor: Tensor) -> Tensor:
-    """Statistics of half precision are computed and kept in float32."""
+    """Statistics of half-precision inputs are computed and stored in float32."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
@@ -44,7 +44,7 @@ def gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The statistics of all parts together, from each part's own and its number of values; updates the running ones."""
+    """The statistics over all parts, from each part's statistics and count. Updates the running statistics."""
     weights = counts.to(mean.dtype).view(-1, 1)
     total = weights.sum()
     whole = (mean * weights).sum(0) / total
@@ -121,7 +121,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def apply(kind: str) -> Callable[[], None]:
-    """Put the operators under a device that lacks them; the result takes them away."""
+    """Register the operators for a device that lacks them. Returns the undo."""
     kernels = dispatcher.Registrations()
     for name, kernel in OPERATORS.items():
         if not dispatcher.has_kernel(name, kind.upper()):

@@ -1,8 +1,8 @@
-"""Collectives that gloo lacks, built from those it has: kernels under c10d's operators, so C++ callers use them too.
+"""Collectives that gloo lacks, built from those it has. They are kernels of c10d's operators, so C++ callers get them.
 
-Collectives that only move bytes use a dtype of the same width. Reductions of small dtypes run in a wider one, averages
-of integers are sums that are divided afterwards. Collectives into one tensor go by elements, as NCCL's do. Tensors on a
-device that gloo cannot read are staged as copies on the CPU; the copy back happens when the collective is done, so
+Collectives that only move bytes use a dtype of the same width. Reductions of small dtypes run in a wider one. Averages
+of integers are sums that are divided afterwards. Collectives into one tensor are element-wise, as in NCCL. Tensors on a
+device that gloo cannot read are copied to the CPU first. They are copied back when the collective is done, so
 asynchronous calls stay asynchronous.
 """
 
@@ -25,11 +25,11 @@ from torchdevice.errors import CollectiveUnsupported, explain_error
 
 Finish = Callable[[], list[torch.Tensor]]
 
-_waited_for: set[Any] = set()  # works are reached through C++, which does not keep their Python side
+_waited_for: set[Any] = set()  # kept alive: C++ holds a Work without its Python object
 
 
 class Following(dist.Work):
-    """Waits for the works before it, then finishes; what they raise is raised by whoever waits."""
+    """Waits for the works before it, then runs its last step. Their errors are raised in `wait`."""
 
     def __init__(self, before: Sequence[Any], finish: Finish) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Following(dist.Work):
         _waited_for.add(self)
 
     def wait(self, *timeout: Any) -> bool:
-        """The second time there is nothing left to do."""
+        """Wait and finish. A second call does nothing."""
         try:
             if self._future is not None:
                 self._future.wait()
@@ -55,7 +55,7 @@ class Following(dist.Work):
         return True
 
     def is_completed(self) -> bool:
-        """Whether nobody would have to wait for the others."""
+        """Whether all works before it are complete."""
         return self._done or all(work.is_completed() for work in self._before)
 
     def _source_rank(self) -> int:
@@ -66,7 +66,7 @@ class Following(dist.Work):
         return self._source_rank()
 
     def get_future(self) -> Any:
-        """Done when the last step is."""
+        """A future that completes after the last step."""
         if self._future is None:
             futures = [work.get_future() for work in self._before]
             self._future = torch.futures.collect_all(futures).then(self._finished)
@@ -85,12 +85,12 @@ class Following(dist.Work):
         return self._results
 
 
-# What gloo moves and reduces in every version that we support.
+# The dtypes that gloo supports in every torch version that we support.
 CARRIED = frozenset(
     {torch.float32, torch.float64, torch.float16, torch.bfloat16}
     | {torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128}
 )
-# For moving bytes: a carried dtype by width. For reducing: the carried dtype whose result, cut back, is the right one.
+# For moves: a supported dtype per width. For reductions: the supported dtype whose narrowed result is correct.
 BY_WIDTH = {1: torch.uint8, 2: torch.float16, 4: torch.int32, 8: torch.int64}
 WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}
 
@@ -99,7 +99,7 @@ WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torc
 class Collective:
     """How an operator of c10d is called on a backend. `each`: once for every pair of tensors in its lists.
 
-    `returns`: the operator hands back its first argument beside the work.
+    `returns`: the operator returns its first argument together with the work.
     """
 
     method: str
@@ -125,7 +125,7 @@ COLLECTIVES = {
     "_reduce_scatter_base_": Collective("_reduce_scatter_base", c10d.ReduceScatterOptions, returns=True),
     "reduce_scatter_tensor_coalesced_": Collective("_reduce_scatter_base", c10d.ReduceScatterOptions, each=True),
 }
-# An operator's argument → the field of the options that it becomes.
+# An argument of the operator → the field of the options object.
 FIELDS = {"root_rank": "rootRank", "root_tensor": "rootTensor", "async_op": "asyncOp"}
 BY_ELEMENTS = frozenset(
     {
@@ -154,12 +154,12 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements in their order; gloo says what it thinks of tensors that are not contiguous."""
+    """The elements as a flat tensor. For non-contiguous tensors gloo raises its own error."""
     return tensor.view(-1) if tensor.is_contiguous() else tensor
 
 
 def wide_dtype(tensor: torch.Tensor) -> torch.dtype:
-    """The dtype in which gloo can reduce what `tensor` holds."""
+    """The dtype in which gloo can reduce the values of `tensor`."""
     if tensor.dtype in CARRIED:
         return tensor.dtype
     if tensor.is_floating_point():
@@ -168,18 +168,18 @@ def wide_dtype(tensor: torch.Tensor) -> torch.dtype:
         return WIDER[tensor.dtype]
     raise CollectiveUnsupported(
         explain_error(
-            f"a reduction of {tensor.dtype} over a process group was asked for",
-            "the backend here is gloo, which has no such dtype, and no wider one holds its values",
+            f"a reduction of {tensor.dtype} over a process group was requested",
+            "the backend is gloo, which supports neither this dtype nor a wider one that holds its values",
             "reduce in torch.int64 or torch.float32",
         )
     )
 
 
 def _kernel(name: str, collective: Collective, operator: Any) -> Callable[..., Any]:
-    """The operator on the group's CPU backend itself.
+    """A kernel that calls the group's CPU backend directly.
 
-    Not through torch's kernel: gloo waits inside some collectives, and torch's kernel, called from Python, would keep
-    the interpreter meanwhile, which the threads of other collectives need to end. A backend's methods let go of it.
+    torch's kernel is not used: gloo blocks inside some collectives, and torch's kernel, called from Python, would hold
+    the GIL, which the threads of other collectives need to finish. The methods of a backend release it.
     """
     names = [argument.name for argument in dispatcher.schema_of(operator).arguments]
     average = int(dist.ReduceOp.AVG.value)
@@ -232,14 +232,14 @@ def _kernel(name: str, collective: Collective, operator: Any) -> Callable[..., A
 
 
 def _stands_for_vendor(group: Any) -> bool:
-    """Whether a program asked for NCCL, which a group on gloo stands for."""
+    """Whether the program requested NCCL and the group runs on gloo instead."""
     return backends.names_vendor(backends.asked.get(private.group_name(group)) or str(dist.get_backend(group)))
 
 
 def check_contiguous(lists: Sequence[Any]) -> None:
-    """Refuse what NCCL refuses, in its words. gloo would read and write other elements than those of the tensor.
+    """Refuse non-contiguous tensors with NCCL's message. gloo would access other elements than the tensor's.
 
-    Lists of lists are the parts of a gather or a scatter: NCCL copies each.
+    Lists of lists are the parts of a gather or a scatter, which NCCL copies.
     """
     for value in lists:
         nested = isinstance(value, (list, tuple)) and any(isinstance(each, (list, tuple)) for each in value)
@@ -249,10 +249,10 @@ def check_contiguous(lists: Sequence[Any]) -> None:
 
 
 def _exchange(backend: Any, name: str, lists: Sequence[Any], size: int) -> Following:
-    """Parts of different sizes, which NCCL allows: one exchange of flat buffers, which gloo does with any splits.
+    """Parts of different sizes, which NCCL allows: one exchange of flat buffers, for which gloo accepts any splits.
 
-    All ranks must take this way or none: the sizes that an `all_gather` is given are the same everywhere, those of an
-    `all_to_all` are not, so it is always done like this.
+    Either all ranks must use this path or none. The sizes of an `all_gather` are the same on all ranks. Those of an
+    `all_to_all` are not, so it always uses this path.
     """
     outputs, inputs = (lists[0], lists[1]) if name == "alltoall_" else (lists[0][0], lists[1] * size)
     sent = torch.cat([tensor.reshape(-1) for tensor in inputs])
@@ -273,7 +273,7 @@ def _options(collective: Collective, given: dict[str, Any]) -> Any:
     for argument, field in FIELDS.items():
         if argument in given and hasattr(options, field):
             setattr(options, field, given[argument])
-    if given.get("timeout", -1) >= 0:  # without one the group's own holds
+    if given.get("timeout", -1) >= 0:  # else the group's timeout applies
         options.timeout = timedelta(milliseconds=given["timeout"])
     return options
 
@@ -281,7 +281,7 @@ def _options(collective: Collective, given: dict[str, Any]) -> Any:
 def _narrowing(
     written: Sequence[torch.Tensor], wide: dict[int, torch.Tensor], parts: int
 ) -> Callable[[], list[torch.Tensor]]:
-    """Puts results back into the tensors that were given; averages of integers are cut as NCCL cuts them."""
+    """Copies results back into the given tensors. Averages of integers are truncated as in NCCL."""
 
     def finish() -> list[torch.Tensor]:
         for tensor in written:
@@ -293,14 +293,14 @@ def _narrowing(
 
 
 class _Engaged:
-    """How many want the kernels; they are in place while anybody does."""
+    """A reference count of the kernels: they are registered while it is above zero."""
 
     wanted = 0
     kernels: dispatcher.Registrations | None = None
 
 
 def apply() -> Callable[[], None]:
-    """Put the kernels in place; the result takes them away."""
+    """Register the kernels. Returns the undo."""
     _Engaged.wanted += 1
     if _Engaged.kernels is None:
         _Engaged.kernels = dispatcher.Registrations()
@@ -318,10 +318,10 @@ def _disengage() -> None:
         _Engaged.kernels = None
 
 
-# Their first argument is read, or is there to choose the device; of all others it is what the collective writes.
+# Operators whose first argument is only read, or selects the device. All others write to it.
 WRITE_NOTHING = frozenset({"c10d::send", "c10d::barrier", "c10d::monitored_barrier_", "c10d::check_for_nan"})
 
-# Told of each collective: its operator, the dtypes, the seconds until it was under way, the bytes there and back.
+# Called per collective with the operator, the dtypes, the seconds until it was started, and the bytes copied.
 Note = Callable[[str, tuple[str, ...], float, int], None]
 
 
@@ -354,7 +354,7 @@ def _staged(name: str, writes: bool, note: Note | None) -> Callable[..., Any]:
 
 
 def stage(kind: str, layout: str = "", note: Note | None = None) -> Callable[[], None]:
-    """Put a kernel under every operator of c10d that the CPU has for a layout; the result takes them away."""
+    """Register a kernel for every operator of c10d that the CPU has for a layout. Returns the undo."""
     names = [name for name in dispatcher.kernels_under(f"{layout}CPU") if name.startswith("c10d::")]
     kernels = dispatcher.Registrations()
     for name in names:

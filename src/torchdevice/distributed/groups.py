@@ -1,6 +1,6 @@
-"""Process groups: what a request becomes, and the names that user code asked for, which it reads back.
+"""Process groups: rewrites requests for a backend, and keeps the requested names, which user code reads back.
 
-torch itself always gets the truth (`gloo`); so does the report.
+torch itself and the report always see the real backend (`gloo`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STAGED = ("mps",)
 
 
 class Groups:
-    """The groups of this process. `used` runs when one is made; `devices` counts those that code is told of."""
+    """The groups of this process. `used` runs when one is created; `devices` returns the reported device count."""
 
     def __init__(self, translator: Translator, used: Callable[[], None], devices: Callable[[], int]) -> None:
         self.translator = translator
@@ -36,12 +36,12 @@ class Groups:
         self._devices = devices
 
     def asked_for(self, group: Any) -> str | None:
-        """The backend under which user code knows a group, if that is not the one it has."""
+        """The backend that user code requested for a group, if the group has another one."""
         group = group if group is not None else dist.group.WORLD
         return backends.asked.get(private.group_name(group)) if isinstance(group, dist.ProcessGroup) else None
 
     def creating(self, original: Callable[..., Any], path: str) -> Callable[..., Any]:
-        """A function that makes groups and has a parameter `backend`."""
+        """A wrapper of a function that creates groups and has a parameter `backend`."""
         signature = inspect.signature(original)
 
         def create(*args: Any, **kwargs: Any) -> Any:
@@ -57,12 +57,12 @@ class Groups:
         return dress(create, original, path)
 
     def _rewrite(self, arguments: dict[str, Any], path: str, frame: Any) -> str | None:
-        """Change the arguments in place; the backend that was asked for, None where it is left to torch."""
+        """Change the arguments in place. Returns the requested backend, or None if torch chooses it."""
         host = self.translator.host
         asked = arguments.get("backend")
         device = arguments.get("device_id")
         if asked is None and device is not None:
-            # torch would read the backend off the device, which by now is the host's.
+            # torch would derive the backend from the device, which has already been translated.
             kind = device.type if isinstance(device, RealDevice) else "cuda"
             asked = dist.get_default_backend_for_device("cuda" if kind == host.type else kind)
         given = asked if not isinstance(asked, str) else backends.stand_in(asked, host)
@@ -75,13 +75,13 @@ class Groups:
             if path.endswith(".init_process_group"):
                 _forget_the_dead(arguments)
         if given == backends.EVERYWHERE or not host.accelerated:
-            arguments.pop("device_id", None)  # binds a group to one accelerator, which gloo does not
+            arguments.pop("device_id", None)  # binds a group to one accelerator, which gloo does not support
         if "group_size" in _parameters(path) and arguments.get("group_size") is None:
-            arguments["group_size"] = max(1, self._devices())  # torch counts CUDA's
+            arguments["group_size"] = max(1, self._devices())  # torch counts CUDA devices
         return None if asked is None else str(asked).lower()
 
     def _remember(self, made: Any, asked: str | None) -> None:
-        """Groups without a backend of their own have that of the default group."""
+        """Groups without an explicit backend have that of the default group."""
         groups = made if isinstance(made, (list, tuple)) else [made if made is not None else dist.group.WORLD]
         for group in groups:
             if isinstance(group, (list, tuple)):
@@ -102,7 +102,7 @@ class Groups:
         )
 
     def answer_backend(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`get_backend`: the name that was asked for."""
+        """`get_backend`: the requested name."""
 
         def get_backend(group: Any = None) -> Any:
             asked = self.asked_for(group)
@@ -111,7 +111,7 @@ class Groups:
         return get_backend
 
     def answer_config(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`get_backend_config`: the configuration that was asked for, without the type that gloo serves by staging."""
+        """`get_backend_config`: the requested configuration, without the type that gloo serves by staging."""
 
         def get_backend_config(group: Any = None) -> Any:
             asked = self.asked_for(group)
@@ -128,9 +128,9 @@ def _parameters(path: str) -> frozenset[str]:
 
 
 def _forget_the_dead(arguments: dict[str, Any]) -> None:
-    """torchrun keeps its store when it restarts workers, and gloo would call those of before at the addresses it finds.
+    """torchrun keeps its store when it restarts workers, and gloo would connect to the addresses of the old workers.
 
-    So a restarted worker's keys get a prefix of their own. Expiry: torch doing that itself, as it once did.
+    So the keys of restarted workers get a separate prefix. Expiry: torch doing that itself, as it once did.
     """
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if attempt == "0" or arguments.get("store") is not None or arguments.get("init_method") not in (None, "env://"):

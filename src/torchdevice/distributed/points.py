@@ -1,7 +1,7 @@
 """The rows: which names of torch.distributed are replaced, by which adapter, and what starts with the first group.
 
-Functions that make groups or reduce are found in torch by their parameters. First come functions that gloo lacks; each
-of those asks `applies` whether gloo stands for NCCL at the moment. Then come adapters for classes and functions.
+Functions that create groups or reduce are found in torch by their parameters. First come functions that gloo lacks;
+each of them calls `applies` to check whether gloo replaces NCCL. Then come adapters for classes and functions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def functions_with(parameter: str) -> Iterator[str]:
 
 
 def coalescing(original: Function, path: str, applies: Applies) -> Function:
-    """A device here means "let the backend coalesce", which gloo does not: torch's own coalescing remains."""
+    """Drops the device, which requests coalescing by the backend. gloo cannot, so torch's own coalescing is used."""
     signature = inspect.signature(original)
 
     def manager(*args: Any, **kwargs: Any) -> Any:
@@ -58,7 +58,7 @@ def coalescing(original: Function, path: str, applies: Applies) -> Function:
 
 
 def splitting(original: Function, path: str, applies: Applies) -> Function:
-    """`split_group`: gloo has nothing to split, so the part that this process belongs to is made anew."""
+    """`split_group`: gloo cannot split a group, so the part with this process is created as a new group."""
     signature = inspect.signature(original)
 
     def split_group(*args: Any, **kwargs: Any) -> Any:
@@ -79,9 +79,9 @@ def splitting(original: Function, path: str, applies: Applies) -> Function:
 
 
 def premultiplied(original: Function, path: str, applies: Applies) -> Function:
-    """A method of process groups, asked to reduce by `ReduceOp.PREMUL_SUM(factor)`: multiply, then sum.
+    """A method of process groups that supports `ReduceOp.PREMUL_SUM(factor)`: multiply, then sum.
 
-    Methods, not the functions that people call: torch's compiler knows those by their identity.
+    Methods are replaced and not the public functions, because torch's compiler recognises those by identity.
     """
     scaled = dist.ReduceOp.RedOpType.PREMUL_SUM
 
@@ -90,13 +90,13 @@ def premultiplied(original: Function, path: str, applies: Applies) -> Function:
         operation = getattr(options, "reduceOp", None)
         if operation is None or not applies():
             return original(self, *args, **kwargs)
-        if operation != scaled or not hasattr(operation, "factor"):  # torch 2.9 keeps it: gloo refuses the reduction
+        if operation != scaled or not hasattr(operation, "factor"):  # torch 2.9 hides it: gloo refuses the reduction
             with private.reducing(operation):
                 return original(self, *args, **kwargs)
         *output, given = [position for position, each in enumerate(args) if each is not options]
         if output:
             args = (*args[:given], _times(args[given], operation.factor), *args[given + 1 :])
-        else:  # the one argument is both
+        else:  # one argument is both input and output
             for tensor in args[given]:
                 tensor.mul_(operation.factor)
         options.reduceOp = dist.ReduceOp.SUM
@@ -110,12 +110,12 @@ def _times(value: Any, factor: Any) -> Any:
     return value * factor if isinstance(value, RealTensor) else [_times(each, factor) for each in value]
 
 
-# Devices without numbers of their own: DistributedDataParallel wants none named there.
+# Device types without an index, for which DistributedDataParallel accepts no `device_ids`.
 UNNUMBERED = frozenset({"cpu", "mps"})
 
 
 def data_parallel_init(original: Function, path: str, translator: Translator) -> Function:
-    """`DistributedDataParallel(device_ids=[rank], output_device=rank)`: the module is where it is."""
+    """`DistributedDataParallel(device_ids=[rank], output_device=rank)`: the module stays on its device."""
     signature = inspect.signature(original)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -167,12 +167,12 @@ def _fold(arguments: dict[str, Any], name: str, change: Callable[[Any], Any]) ->
 
 
 def _folded(asked: Any, count: int) -> Any:
-    """A number that the host does not have is folded; devices were translated when they were made."""
+    """Folds an index that the host does not have. Device objects were translated when they were created."""
     return asked % count if isinstance(asked, int) else asked
 
 
 def sharded_init(original: Function, path: str, translator: Translator) -> Function:
-    """`FullyShardedDataParallel(device_id=local_rank)`: on a device without numbers, that device and no other."""
+    """`FullyShardedDataParallel(device_id=local_rank)`: on a device type without indices, that device."""
     signature = inspect.signature(original)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -185,7 +185,7 @@ def sharded_init(original: Function, path: str, translator: Translator) -> Funct
 
 
 def with_device_ids(original: Function, path: str, translator: Translator) -> Function:
-    """`barrier(device_ids=[local_rank])`: numbers that are not here are folded, or left out where there are none."""
+    """`barrier(device_ids=[local_rank])`: indices that do not exist are folded, or dropped if there are none."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("device_ids") is not None and translator.in_force:
@@ -199,7 +199,7 @@ def with_device_ids(original: Function, path: str, translator: Translator) -> Fu
 
 
 def comm_hook(original: Function, path: str, translator: Translator) -> Function:
-    """`register_comm_hook`: torch refuses hooks in bfloat16, by their names, where there is no NCCL; gloo has it."""
+    """`register_comm_hook`: without NCCL torch refuses bfloat16 hooks by name, although gloo supports bfloat16."""
 
     def register_comm_hook(self: Any, state: object, hook: Function) -> Any:
         if translator.in_force and getattr(hook, "__name__", "").startswith("bf16_compress"):
@@ -216,7 +216,7 @@ def comm_hook(original: Function, path: str, translator: Translator) -> Function
 
 
 def batch_norm_forward(original: Function, path: str, translator: Translator) -> Function:
-    """`SyncBatchNorm.forward`: torch's own code, for the host's device too."""
+    """`SyncBatchNorm.forward`: torch's own code, which then also accepts the host's device."""
     here = private.under_another_backend_name(original, lambda: translator.host.type)
 
     def forward(self: Any, input: torch.Tensor) -> torch.Tensor:
@@ -228,7 +228,7 @@ def batch_norm_forward(original: Function, path: str, translator: Translator) ->
 
 
 def unneeded(original: Function, path: str, translator: Translator) -> Function:
-    """A check of torch for something that works here."""
+    """Disables a check of torch for something that works here."""
 
     def check(self: Any, *args: Any) -> Any:
         return None if translator.in_force else original(self, *args)
@@ -246,7 +246,7 @@ def known_device(original: Function, path: str, translator: Translator) -> Funct
 
 
 def naming_rank(original: Function, path: str, translator: Translator) -> Function:
-    """`Work.wait`: an error of the transport says which process met it."""
+    """`Work.wait`: adds the rank to errors of the transport."""
 
     def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -263,7 +263,7 @@ def naming_rank(original: Function, path: str, translator: Translator) -> Functi
 def counting_for_launcher(
     original: Function, path: str, translator: Translator, devices: Callable[[], int]
 ) -> Function:
-    """torchrun's `--nproc-per-node=auto` counts processors where there is no accelerator: the devices it is told of."""
+    """torchrun's `--nproc-per-node=auto` counts CPUs if there is no accelerator. Returns the reported device count."""
 
     def cpu_count() -> Any:
         frame = inspect.currentframe()
@@ -291,13 +291,13 @@ WRITTEN: tuple[tuple[str, Callable[..., Any], dict[str, Any]], ...] = (
     (f"{MESH}.DeviceMesh.from_group", adapters.parameter, {"name": "device_type", "as_type": True}),
     (private.WORK_WAIT, naming_rank, {}),
 )
-# Modules that torch does not load by itself: replaced when somebody does. Module, the name that it defines, and a row.
+# Modules that torch imports lazily: replaced when they are imported. Module, the name that it defines, and a row.
 FSDP = "torch.distributed.fsdp.fully_sharded_data_parallel"
 LATER = (
     (FSDP, "FullyShardedDataParallel", f"{FSDP}.FullyShardedDataParallel.__init__", sharded_init),
     (private.SCALER_KNOWS.rpartition(".")[0], "ShardedGradScaler", private.SCALER_KNOWS, known_device),
 )
-# What user code is told about the backend that it asked for; torch itself gets the truth.
+# What user code reads back about the backend that it requested. torch itself sees the real one.
 TOLD = Row("distributed", Kind.SIMULATED, "`nccl` where it was asked for", truth=True)
 
 
@@ -319,9 +319,9 @@ class Distributed:
         return visible_devices(self._told)
 
     def select(self, host: Host, told: int = 1) -> list[Replacement]:
-        """What to apply on a host; nothing where torch has no distributed package.
+        """The replacements for a host; none if torch has no distributed package.
 
-        `told`: the number of devices that code is told where there is one or none.
+        `told`: the device count that is reported to code if there is one device or none.
         """
         self._told = host.count if host.accelerated and host.type not in UNNUMBERED else told
         if not dist.is_available() or host.type == "cuda":
@@ -331,7 +331,7 @@ class Distributed:
         return [*self._built[host.type], *self._capability(host)]
 
     def apply(self) -> Iterator[Callable[[], object]]:
-        """Wait for the first group, and for modules that are loaded later. Each step gives its undo."""
+        """Watch for the first group, and for modules that are imported later. Yields an undo per step."""
         yield self._undo_first_group
         if dist.is_available():
             yield compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
@@ -424,7 +424,7 @@ class Distributed:
                 yield from _places(path, original, value)
 
     def _capability(self, host: Host) -> Iterator[Replacement]:
-        """gloo serves the host's device too, by staging: torch asks this table when it makes a group."""
+        """gloo serves the host's device too, by staging. torch reads this table when it creates a group."""
         table = dist.Backend.backend_capability
         if host.accelerated and host.type in UNNUMBERED and host.type not in table[backends.EVERYWHERE]:
             wider = {**table, backends.EVERYWHERE: [*table[backends.EVERYWHERE], host.type]}
@@ -437,7 +437,7 @@ class Distributed:
 
 
 def _places(path: str, original: Any, value: Any) -> list[Replacement]:
-    """The object under every name that a loaded module around torch.distributed has for it: many import it early."""
+    """Every name of the object in loaded modules of torch.distributed, because many import it early."""
     name = path.rpartition(".")[2]
     return [
         Replacement(f"{module.__name__}.{name}", module, name, value)
