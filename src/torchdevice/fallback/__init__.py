@@ -1,8 +1,8 @@
-"""Operators that the target lacks: they run elsewhere and their results come back, gradients included.
+"""Operators that the target lacks: they run on the CPU or MLX, and their results are copied back. Gradients work.
 
-Everything happens in the dispatcher, below autograd, so that a program needs no change and an operator that the target
-has costs nothing, but for the few that are guarded. `session` switches it on and off; the names here are what users
-and reports ask.
+Everything happens in the dispatcher, below autograd, so a program needs no change. Operators that the target has are
+not affected, except the few that are guarded. `session` switches it on and off. The names here are for users and
+reports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ coverage = Coverage()
 
 
 def chain_of(setting: str, target: str) -> tuple[str, ...]:
-    """The executors that `TORCHDEVICE_FALLBACK` stands for. MLX by default where it has a GPU to compute on."""
+    """The executors that a value of `TORCHDEVICE_FALLBACK` selects. By default MLX is included if it has a GPU."""
     if setting == "off":
         return ()
     wants_mlx = setting == "mlx,cpu" or (setting == "auto" and target == "mps" and sys.platform == "darwin")
@@ -37,11 +37,11 @@ def engage(
     refused: Collection[tuple[str, str]] = (),
     listener: Listener[Fallback] | None = None,
 ) -> Callable[[], None]:
-    """Let operators that `target` lacks run elsewhere; the function that it returns takes that back.
+    """Let operators that `target` lacks run on other executors. Returns the undo.
 
     `activate()` calls it. `setting` is a value of TORCHDEVICE_FALLBACK, and `source` names where it came from.
-    `refused` are pairs of operator and dispatch functionality whose kernel only refuses. `listener` is called once for
-    each new place.
+    `refused` are pairs of operator and dispatch functionality whose kernel only raises an error. `listener` is called
+    once per new place.
     """
     with ExitStack() as stack:
         if listener is not None:
@@ -52,27 +52,27 @@ def engage(
 
 
 def guard(operator: str) -> None:
-    """Let `operator` (`"aten::softplus"`) run elsewhere when the target's kernel refuses a dtype or a size.
+    """Let `operator` (`"aten::softplus"`) fall back when the target's kernel refuses a dtype or a size.
 
-    Holds for this activation and all later ones. A guarded call costs a few microseconds more.
+    Applies to this activation and all later ones. A guarded call costs a few microseconds more.
     """
     coverage.wanted_guards.add(operator)
     coverage.guard(operator)
 
 
 def matrix(target: str | None = None) -> Matrix:
-    """Tell where every aten operator of the installed torch runs: native, guarded, mlx or cpu.
+    """Return where every aten operator of the installed torch runs: native, guarded, mlx or cpu.
 
-    `target` is a device type; None: the target of the running translation. `str(matrix())` is a list.
+    `target` is a device type; None means the target of the active session. `str(matrix())` is a list.
     """
     return read_matrix(coverage, target)
 
 
 def totals() -> dict[Fallback, FallbackTotals]:
-    """Tell which operators ran elsewhere so far, and where in user code: calls, seconds and bytes of each."""
+    """Return the operators that fell back so far, per place in user code, with calls, seconds and bytes."""
     return fallbacks.measured()
 
 
 def clear() -> None:
-    """Forget the figures that `totals` tells."""
+    """Reset the figures that `totals` returns."""
     fallbacks.clear()

@@ -1,7 +1,7 @@
-"""The executor of last resort: every operator on the CPU, with the arguments moved there and the results moved back.
+"""The last executor of the chain: runs every operator on the CPU. Arguments are copied there, results copied back.
 
-What moves is decided by the operator's `Plan`. Strides are kept, a storage that several arguments share moves once,
-and a written argument is copied back into the tensor that the caller holds, so that views and bases stay one.
+The operator's `Plan` says what is copied. Strides are kept, and a storage that several arguments share is copied once.
+A written argument is copied back into the caller's tensor, so that views and their bases still share memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CPU = RealDevice("cpu")
 NAME = "cpu"
 _GENERATOR = "generator"
 
-# Through the operators, not the methods: those are patched while a session is active.
+# The operators are called, because the methods are patched while a session is active.
 _copy_to = torch.ops.aten._to_copy.default
 _copy_into = torch.ops.aten.copy_.default
 _copy_into_coo = torch.ops.aten.copy_sparse_to_sparse_.default  # torch 2.9 has no `copy_` of these on MPS
@@ -34,7 +34,7 @@ _empty = torch.ops.aten.empty.memory_format
 
 
 class Crossing:
-    """One call's way to the CPU and back. `moved` counts bytes in both directions."""
+    """The copies of one call to the CPU and back. `moved` counts bytes in both directions."""
 
     __slots__ = ("_by_identity", "_copies", "_shared", "_target_type", "device", "moved")
 
@@ -47,7 +47,7 @@ class Crossing:
         self._copies: dict[str, Any] = {}
 
     def enter(self, value: Any, name: str, plan: Plan) -> Any:
-        """An argument as the CPU takes it."""
+        """An argument for the CPU's kernel."""
         if isinstance(value, RealTensor):
             entered = self._tensor(value, name in plan.outs)
         elif isinstance(value, (list, tuple)) and any(isinstance(item, RealTensor) for item in value):
@@ -55,7 +55,7 @@ class Crossing:
                 self._tensor(item, name in plan.outs) if isinstance(item, RealTensor) else item for item in value
             ]
         elif isinstance(value, RealDevice):
-            # What the caller names is where results go, also when it is not the target.
+            # A device that the caller names is where results go, also when it is not the target.
             if self.device is None or value.type != self.device.type or value.index is not None:
                 self.device = value
             return CPU if value.type == self._target_type else value
@@ -73,7 +73,7 @@ class Crossing:
         if self.device is None or (self.device.index is None and self.device.type == self._target_type):
             self.device = tensor.device
         known = self._by_identity.get(id(tensor))
-        if known is not None:  # also for a result that is an argument: kernels look for that
+        if known is not None:  # also for a result that is an argument: kernels compare identity
             return known
         if is_out and tensor.layout is torch.strided:
             return _empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=CPU)
@@ -101,7 +101,7 @@ class Crossing:
         return move_sparse(tensor, CPU)
 
     def share(self, tensors: list[torch.Tensor], writes: bool) -> None:
-        """Move the storages that several of these tensors look at as a whole, once each."""
+        """Copy each storage that several of these tensors share as a whole, once."""
         strided = [tensor for tensor in tensors if tensor.layout is torch.strided]
         pointers = [_storage_of(tensor) for tensor in strided]
         if len(set(pointers)) == len(pointers):
@@ -115,7 +115,7 @@ class Crossing:
                 continue
             storage = group[0].untyped_storage()
             size = storage.nbytes()
-            # Two rows of a large table are cheaper moved by themselves, unless a write must be seen by both.
+            # Two rows of a large table are cheaper to copy separately, unless a write must be seen by both.
             if not writes and size > 2 * sum(tensor.numel() * tensor.element_size() for tensor in group):
                 continue
             raw = _set_storage(_empty([0], dtype=torch.uint8, device=group[0].device), storage, 0, [size], [1])
@@ -123,10 +123,10 @@ class Crossing:
             self.moved += size
 
     def leave(self, value: Any) -> Any:
-        """A result as the caller expects it: on the target."""
+        """A result for the caller: on the target."""
         if isinstance(value, RealTensor):
             if self.device is None or value.device.type == self.device.type or value.is_quantized or value.is_nested:
-                return value  # neither can be on a device whose kernels for it are the CPU's
+                return value  # a device that uses the CPU's kernels for quantized or nested tensors cannot hold one
             if value.layout is not torch.strided:
                 there = move_sparse(value, self.device)
                 self.moved += 0 if isinstance(there, CompressedTensor) else sparse_bytes(value)
@@ -141,7 +141,7 @@ class Crossing:
         return value
 
     def write_back(self, name: str, original: Any) -> None:
-        """The new contents of a written argument, into the tensor that the caller holds."""
+        """Copy the new contents of a written argument into the caller's tensor."""
         changed = self._copies.get(name)
         if changed is None:
             return
@@ -154,7 +154,7 @@ class Crossing:
 
     def _write(self, original: torch.Tensor, changed: torch.Tensor) -> None:
         if original is changed or (isinstance(original, CompressedTensor) and original.was_written(changed)):
-            return  # it was on the CPU all along
+            return  # it was on the CPU from the start
         if original.layout is not torch.strided:
             copy = _copy_into_coo if original.layout is torch.sparse_coo else _copy_into
             copy(original, self.leave(changed))
@@ -166,14 +166,14 @@ class Crossing:
 
 
 def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
-    """The operator on the CPU: its results on the target, and how many bytes moved."""
+    """Run the operator on the CPU. Returns its results on the target, and the number of bytes copied."""
     if plan.samples:
         return _sampled(plan, args, kwargs, target_type)
     return _run(plan, args, kwargs, target_type)
 
 
 def _sampled(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
-    """A sampler without a generator draws from its device's: a seed or a state of that one decides the numbers."""
+    """A sampler without a generator draws from its device's default one, so that device's seed and state apply."""
     named = dict(zip(plan.arguments, args, strict=False)) | kwargs
     device = _device_of(named.values(), target_type)
     if named.get(_GENERATOR) is not None or device is None:
@@ -224,7 +224,7 @@ def _run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type:
 
 
 def _run_functional(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
-    """The same where nothing is written and no argument is a list: most calls, and nothing to keep account of."""
+    """A faster path for calls that write to no argument and have no lists, which are most calls."""
     crossing = Crossing(target_type)
     enter = crossing.enter
     tensors = [value for value in args if isinstance(value, RealTensor)]
@@ -240,7 +240,7 @@ def _run_functional(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], t
 
 
 def _with_requirement(copy: Any, value: Any) -> Any:
-    """Kernels of sparse tensors ask whether a gradient will be needed: they give results then that it reads."""
+    """Kernels of sparse tensors read `requires_grad`: if set, they return extra results for the backward."""
     if isinstance(value, RealTensor) and value.requires_grad and not copy.requires_grad:
         return copy.detach().requires_grad_()
     return copy
@@ -263,19 +263,19 @@ def _storage_of(tensor: torch.Tensor) -> int:
 
 
 def _restrided(entered: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """The copy with the strides of what was copied: an expanded dimension stays expanded, a gap stays a gap."""
+    """The copy with the strides of the original: expanded dimensions stay expanded, gaps stay gaps."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     room = _empty_strided([span], [1], dtype=tensor.dtype, device=CPU)
     restrided = _as_strided(room, tensor.size(), tensor.stride())
-    # Where elements overlap, all copies of one carry the same value: writing them one after the other is right,
-    # but copy_ refuses, so the overlapping dimensions are written once.
+    # Overlapping elements have the same value, so writing them repeatedly would be correct.
+    # But copy_ refuses it, so the overlapping dimensions are written once.
     once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
     _copy_into(restrided[once], entered[once])
     return restrided
 
 
 def _as_views(results: Any, base: torch.Tensor, moved_base: torch.Tensor) -> Any:
-    """Results that look at an argument: the same look at the tensor that the caller holds."""
+    """For results that are views of an argument: the same views of the caller's tensor."""
     shift = base.storage_offset() - moved_base.storage_offset()
     if isinstance(results, RealTensor):
         return _as_strided(base, results.size(), results.stride(), results.storage_offset() + shift)
@@ -283,7 +283,7 @@ def _as_views(results: Any, base: torch.Tensor, moved_base: torch.Tensor) -> Any
 
 
 def sparse_bytes(tensor: torch.Tensor) -> int:
-    """The bytes of a sparse tensor's parts."""
+    """The size of a sparse tensor's parts in bytes."""
     return sum(part.numel() * part.element_size() for part in _parts(tensor))
 
 
@@ -303,7 +303,7 @@ def move_sparse(tensor: torch.Tensor, device: RealDevice) -> torch.Tensor:
     if tensor.device.type == device.type:
         return tensor
     if tensor.layout in sparse.LAYOUTS and not sparse.made_for(device.type):
-        # A graph needs the copy; it arrives at our kernel for it.
+        # The copy must be recorded by autograd; the dispatcher calls our kernel for it.
         return _copy_to(tensor, device=device) if tensor.requires_grad else CompressedTensor(tensor, device)
     parts = _parts(tensor)
     if not parts:

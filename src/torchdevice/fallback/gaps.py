@@ -1,8 +1,8 @@
-"""What a target has and what it lacks, read from the dispatcher; nothing is probed by trial and nothing is registered.
+"""Which operators a target has and which it lacks, read from the dispatcher. Nothing is run or registered here.
 
-A kernel under the target's own key, or a composite that torch applies to every backend, means "has". torch's fallback
-for a whole backend (MPS has one that only raises) fills every empty slot, so *computed* kernels would say that nothing
-is missing: registrations are what counts.
+A target has an operator if there is a kernel under its dispatch key, or a composite that torch applies to every
+backend. Only registrations count: torch's fallback for a whole backend (MPS has one that only raises) fills every empty
+slot, so by *computed* kernels nothing would be missing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 from torchdevice._torch import dispatcher
 
-# The layouts of tensors that a backend has keys for; each name completes a key: MPS, SparseMPS, …
+# The tensor layouts for which a backend has dispatch keys. Each is the prefix of a key: MPS, SparseMPS, …
 LAYOUTS = ("", "Sparse", "SparseCsr")
 _COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
-# Of a dense operator that is made from its form with out=: there if that form is.
+# Dense operators that torch generates from their out= form: available if that form is.
 _BY_OUT_FORM = "CompositeExplicitAutogradNonFunctional"
 
-# torch registers these for the backend only to send them to the CPU (MPSFallback.mm). Nobody is told, and a kernel in
-# that place keeps a composite from its parts, which have gradients: they are taken apart again, and reported.
+# torch registers these for the backend only to run them on the CPU (MPSFallback.mm), without a report. Such a kernel
+# also prevents the decomposition of a composite, whose parts have gradients. We decompose and report them.
 RECOMPOSED = {"mps": ("aten::linalg_svd", "aten::upsample_nearest3d.vec")}
 
 
-# Composites whose code asks for the device type, and knows no such target.
+# Composites whose code looks up a kernel by device type in a table that lacks the target.
 _UNLISTED = {
     "mps": (
         *("aten::kaiser_window", "aten::kaiser_window.periodic", "aten::kaiser_window.beta"),
@@ -32,8 +32,8 @@ _UNLISTED = {
 }
 
 
-# Not torch's "aten", and not for a target either: packed weights of the CPU's own libraries, and messages, which
-# `distributed` carries.
+# Namespaces besides "aten" that no target needs: packed weights of CPU libraries, and collectives, which
+# `distributed` handles.
 _OF_THE_CPU = frozenset(
     {
         *("quantized", "_quantized", "quantization", "sparse", "prepacked"),
@@ -44,7 +44,7 @@ _OF_THE_CPU = frozenset(
 
 @dataclass(frozen=True)
 class Gap:
-    """An operator that the target lacks for one layout, and the dispatch key at which it is missed."""
+    """An operator that the target lacks for one layout, and the dispatch key without a kernel."""
 
     name: str
     key: str
@@ -55,10 +55,10 @@ def gaps(
     refused: Collection[tuple[str, str]] = (),
     registered: Callable[[str], Iterable[str]] = dispatcher.kernels_under,
 ) -> Iterator[Gap]:
-    """What the CPU has a kernel for and the target has not.
+    """Operators for which the CPU has a kernel and the target has none.
 
-    `refused` are pairs of (operator, layout) with a kernel that only refuses: a virtual device registers such ones.
-    `registered` gives the operators under a key, where another source than the dispatcher knows them.
+    `refused` are pairs of (operator, layout) whose kernel only raises an error, as virtual devices register them.
+    `registered` returns the operators under a key, if they come from another source than the dispatcher.
     """
     refusing = frozenset(refused)
     for layout, key in _keys_of(device_type):
@@ -73,7 +73,7 @@ def gaps(
 
 
 def _keys_of(device_type: str) -> Iterator[tuple[str, str]]:
-    """Each layout with its dispatch key on a device type, as far as this torch has one."""
+    """Each layout with its dispatch key on a device type, if this torch has one."""
     for layout in LAYOUTS:
         key = f"{layout}{dispatcher.backend_key(device_type)}"
         if dispatcher.is_key(key):
@@ -81,12 +81,12 @@ def _keys_of(device_type: str) -> Iterator[tuple[str, str]]:
 
 
 def is_extension(namespace: str) -> bool:
-    """Whether operators of this namespace are an extension's, or a program's own."""
+    """Whether operators of this namespace belong to an extension or a program."""
     return namespace != "aten" and namespace not in _OF_THE_CPU
 
 
 def extension_gaps(device_type: str) -> Iterator[Gap]:
-    """The same for operators that are not torch's own; a virtual device has no list of what it refuses of those."""
+    """The same for operators that are not torch's own. Virtual devices have no list of refused operators for these."""
     for layout, key in _keys_of(device_type):
         for name in sorted(dispatcher.kernels_under(f"{layout}CPU")):
             if is_extension(name.partition("::")[0]) and not dispatcher.runs_on(name, key):

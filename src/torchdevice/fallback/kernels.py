@@ -1,10 +1,10 @@
-"""Puts our kernels into the dispatcher for operators that a target lacks, and takes them out again.
+"""Registers kernels in the dispatcher for operators that a target lacks, and removes them again.
 
-What is missing is in `gaps`; who computes is in `route`. Operators that the target has are not touched, with one
-exception: guards. Those operators have a kernel that refuses some dtypes or sizes; the native kernel is asked first,
-which costs a few microseconds per call, so only the rows of `GUARDED` have one. `fallback.guard("aten::…")` adds a row.
-Operators that are not torch's own (extensions, `torch.library`) can appear at any time. Each has a registration of its
-own, which gives way to a kernel that is registered for the target later.
+`gaps` finds what is missing, and `route` selects the executor. Operators that the target has are not changed, with one
+exception: guards. A guarded operator has a native kernel that refuses some dtypes or sizes. The native kernel runs
+first, and the guard costs a few microseconds per call, so only the rows of `GUARDED` have one.
+`fallback.guard("aten::…")` adds a row. Operators that are not torch's own (extensions, `torch.library`) can be
+registered at any time. Our kernel for each is removed when a kernel for the target is registered later.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ GUARDED: dict[str, tuple[str, ...]] = {
         *("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar"),
     )
 }
-# Refuse dtypes too, but are called at every step of every model, with dtypes that work: not worth a guard.
+# These refuse some dtypes too. Models call them in every step with supported dtypes, so a guard would only add cost.
 EXEMPT = frozenset({"batch_norm", "linear", "max_pool2d", "max_pool3d", "native_batch_norm", "relu", "relu_", "silu"})
 
-# Sizes for which a kernel is known to give wrong values and says nothing: it is not asked. By target and operator, with
-# the torch that is right again. https://github.com/pytorch/pytorch/issues/190064
+# Sizes for which a kernel returns wrong values without an error: it is not called. By target and operator, with
+# the torch version that fixes it. https://github.com/pytorch/pytorch/issues/190064
 _SILENT = {("mps", "adaptive_max_pool2d"): (2, 14), ("mps", "adaptive_max_pool2d_backward"): (2, 14)}
-_UNEVEN = "the kernel of this torch is wrong for sizes that do not divide"
+_UNEVEN = "the kernel of this torch version is wrong for sizes that do not divide evenly"
 
-# What a target says when it cannot, as opposed to when the caller is wrong. The first group depends on dtypes alone.
+# Messages by which a target refuses a call, as opposed to errors of the caller. The first group depends on dtypes only.
 _DTYPE_REFUSALS = re.compile(
     r"is not currently implemented for the \w+ device|^Could not run 'aten::"
     r"|not implemented for '\w+'|doesn't support float64|to the MPS backend but it does not have support for that dtype"
@@ -65,12 +65,12 @@ _SIZE_REFUSALS = re.compile(
     r"|not (yet )?(supported|implemented) on MPS"
     r"|MPS: .*(not supported|unsupported)|is not supported on the MPS device"
 )
-# Only these are asked for their text. MemoryError, OutOfMemoryError, ValueError and IndexError are never refusals.
+# Only the messages of these are compared. MemoryError, OutOfMemoryError, ValueError and IndexError are never refusals.
 _TYPES = (NotImplementedError, RuntimeError, TypeError)
 
 
 def refusal_of(error: Exception) -> str | None:
-    """`"dtype"`, `"size"`, or None: the error is the operator's own and goes to the caller."""
+    """`"dtype"`, `"size"`, or None if the error is the operator's own and is raised to the caller."""
     if type(error) not in _TYPES:
         return None
     text = str(error)
@@ -80,13 +80,13 @@ def refusal_of(error: Exception) -> str | None:
 
 
 def silently_wrong(target: str, name: str) -> Callable[[tuple[Any, ...]], bool] | None:
-    """What tells whether arguments get wrong values from the target's kernel in this torch; None: it is right."""
+    """A predicate: whether the target's kernel in this torch returns wrong values for arguments. None: never."""
     right_from = _SILENT.get((target, name))
     return _pools_unevenly if right_from is not None and torch_release() < right_from else None
 
 
 def _pools_unevenly(args: tuple[Any, ...]) -> bool:
-    """Of (input, output size) or (gradient, input, indices)."""
+    """For arguments (input, output size) or (gradient, input, indices)."""
     first, second = args[0], args[1]
     inner, outer = (second.shape, first.shape) if isinstance(second, RealTensor) else (first.shape, second)
     pairs = zip(tuple(inner)[-2:], tuple(outer)[-2:], strict=False)
@@ -98,7 +98,7 @@ def make_guard(
     elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], Any],
     wrong: Callable[[tuple[Any, ...]], bool] | None = None,
 ) -> Callable[..., Any]:
-    """A kernel that asks `native` first and remembers what it refused: by dtypes, or by dtypes and sizes."""
+    """A kernel that calls `native` first and remembers what it refused, by dtypes or by dtypes and sizes."""
     by_dtype: dict[tuple[Any, ...], str] = {}
     by_size: dict[tuple[Any, ...], str] = {}
     lock = threading.Lock()
@@ -133,7 +133,7 @@ def _dtypes(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _sizes(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Everything that a size check can look at; lists become tuples, so that it can be a key."""
+    """Everything that a size check can depend on, as a hashable key: lists become tuples."""
     return tuple((value.dtype, tuple(value.shape)) if isinstance(value, RealTensor) else str(value) for value in args)
 
 
@@ -141,7 +141,7 @@ Kernel = Callable[..., Any]
 
 
 class Coverage:
-    """The kernels that stand in a target's dispatcher slots at the moment."""
+    """The kernels that are registered for a target at present."""
 
     def __init__(self) -> None:
         self.router: Router | None = None
@@ -175,7 +175,7 @@ class Coverage:
         self.extensions.apply(router)
 
     def guard(self, name: str) -> None:
-        """Native first for this operator; what it refuses runs elsewhere. Again: nothing happens."""
+        """Run the native kernel of this operator first, and fall back if it refuses. A second call does nothing."""
         if self.router is None or name in self.guarded:
             return
         plan = read_plan(name)
@@ -183,9 +183,9 @@ class Coverage:
             return
         backend = dispatcher.backend_key(self.router.target)
         composite = dispatcher.has_kernel(name, "CompositeImplicitAutograd")
-        # A composite has its code at the autograd key too; there the copies are part of the graph, and so it has one.
+        # A composite also has a kernel at the autograd key. There the copies are recorded, so it has gradients.
         keys = (backend, f"Autograd{backend}") if composite else (backend,)
-        # All are asked for first: a kernel under the backend's key takes the composite away from the autograd key.
+        # All are read first: a kernel under the backend's key removes the composite from the autograd key.
         for key, native in [(key, dispatcher.native_kernel(name, key)) for key in keys]:
             if native is not None:
                 elsewhere = partial(self.router.run, replace(plan, recorded=key != backend))
@@ -201,18 +201,18 @@ class Coverage:
                     self._registrations.add(name, key, operator.decompose)
 
     def _compress(self, router: Router) -> None:
-        """Compressed sparse tensors where torch makes none: constructed, converted, or copied from the CPU."""
+        """Support compressed sparse tensors if torch has none for the target: constructors, conversion, copies."""
         add, backend = self._registrations.add, dispatcher.backend_key(router.target)
         plans = [plan for plan in map(read_plan, sparse.constructors()) if plan is not None]
         for key in (backend, f"SparseCsr{backend}", f"Autograd{backend}"):
             for plan in plans:
-                # At the autograd key stand the constructors that torch takes apart there; the others have gradients.
+                # The autograd key has the constructors that torch decomposes there; the others have gradients.
                 taken_apart = dispatcher.has_kernel(plan.name, "CompositeImplicitAutograd")
                 if taken_apart or not key.startswith("Autograd"):
                     add(plan.name, key, _kernel(plan, router, sparse.REASON))
         add("aten::_to_copy", f"SparseCsr{backend}", sparse.copy_to_target)
         convert = read_plan("aten::_to_sparse")
-        assert convert is not None  # it is in every torch that has compressed layouts
+        assert convert is not None  # every torch with compressed layouts has it
         for key in (backend, f"Sparse{backend}"):
             native = dispatcher.native_kernel(convert.name, key)
             if native is not None:
@@ -221,7 +221,7 @@ class Coverage:
         CompressedTensor.elsewhere = staticmethod(router.run)
 
     def undo(self) -> None:
-        """Take every kernel back."""
+        """Remove every kernel."""
         if self.router is not None:
             target = self.router.target
             CompressedTensor.elsewhere = staticmethod(
@@ -245,18 +245,18 @@ def _kernel(plan: Plan, router: Router, reason: str) -> Kernel:
 
 
 class Extensions:
-    """The kernels that stand in for a target's at the moment, and the watch for more operators."""
+    """The kernels that are registered for operators of extensions, and the hook for new operators."""
 
     def __init__(self) -> None:
         self._router: Router | None = None
         self._watch: Applied | None = None
         self._lock = threading.Lock()
         renew_after_fork(self, "_lock")
-        self._at_work = threading.local()  # what we look up, register and take back ourselves is no news
+        self._at_work = threading.local()  # our own look-ups and registrations must not trigger the hook
         self.covered: dict[Gap, dispatcher.Registrations] = {}
 
     def apply(self, router: Router) -> None:
-        """Cover what is there, and from now on what comes."""
+        """Cover the operators that exist, and new ones as they are registered."""
         self._router = router
         self.cover()
         library, namespace = torch.library.Library, dispatcher.OpNamespace
@@ -271,7 +271,7 @@ class Extensions:
         )
 
     def undo(self) -> None:
-        """Take every kernel and the watch back."""
+        """Remove every kernel and the hook."""
         if self._watch is not None:
             self._watch.undo()
             self._watch = None
@@ -314,7 +314,7 @@ class Extensions:
             name = dispatcher.full_name(library.ns, op_name)
             if name is None or self._is_ours(library.ns):
                 return original(library, op_name, *args, **options)
-            # Whatever it is for, it may change what is to be done: another schema, a kernel for the target or for all.
+            # Any registration may change the gaps: another schema, a kernel for the target or for all devices.
             self._withdraw(name)
             try:
                 return original(library, op_name, *args, **options)
@@ -327,14 +327,14 @@ class Extensions:
         def end(library: Any) -> Any:
             result = original(library)
             if not self._is_ours(library.ns):
-                self.cover()  # what it had for the target is gone
+                self.cover()  # its kernel for the target was removed
             return result
 
         return dress(end, original, "torch.library.Library")
 
     def _watched_lookup(self, original: Kernel) -> Kernel:
         def __getattr__(namespace: Any, op_name: str) -> Any:  # noqa: N807
-            found = original(namespace, op_name)  # torch keeps what was found: nobody comes here twice for it
+            found = original(namespace, op_name)  # torch caches the result, so this runs once per operator
             if not self._is_ours(namespace.name):
                 self.cover()
             return found
@@ -347,9 +347,9 @@ def _kernel_of_extension(plan: Plan, router: Router) -> Kernel:
     recorded = replace(plan, recorded=True)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        # Without a formula of its own an operator in Python has the gradient of what it does: autograd looks on.
+        # A Python operator without a registered backward gets its gradient from the operators that it calls.
         looked_at = torch.is_grad_enabled() and not dispatcher.below_autograd()
-        with translator.suspended():  # a kernel for the CPU that is Python: what it makes must be there, too
+        with translator.suspended():  # a Python kernel for the CPU: the tensors that it creates must be on the CPU
             return router.run(recorded if looked_at else plan, reason, args, kwargs)
 
     return kernel

@@ -1,8 +1,8 @@
-"""The fallback's kernel in C++, in front of the one in Python: copies and counts need no call of Python.
+"""The fallback kernel in C++, registered over the one in Python. It copies and counts without calling Python.
 
-The kernel is part of the virtual device's library. For a real accelerator it is a library of its own, which
-`torchdevice calibrate` builds; without it the kernels in Python serve. They also serve whatever the C++ does not know:
-random numbers, sparse layouts, tensor subclasses, operators for which MLX is asked first.
+The kernel is part of the virtual device's library. For a real accelerator it is a separate library, which
+`torchdevice calibrate` builds. Without it the Python kernels run. They also run for what the C++ does not support:
+random numbers, sparse layouts, tensor subclasses, and operators for which MLX comes first.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from torchdevice.translate.translator import translator
 from torchdevice.virtual import build
 from torchdevice.virtual.installer import installed
 
-# In the name of an operator that takes or gives tensors which are more than strided memory.
+# Parts of names of operators that take or return tensors that are not strided.
 _OTHER_TENSORS = ("sparse", "quantize", "nested")
 
 
 class Counter(ctypes.Structure):
-    """One place's figures, which C++ adds to."""
+    """The figures of one place, which C++ updates."""
 
     _fields_ = (("calls", ctypes.c_int64), ("nanoseconds", ctypes.c_int64), ("bytes", ctypes.c_int64))
 
@@ -51,7 +51,7 @@ class Counted:
         self._library.tdf_drop(self._address)
 
 
-# In the order of the struct `Python` in fallback.cpp. Before Python 3.11 the line stands for the instruction.
+# In the order of the struct `Python` in fallback.cpp. Before Python 3.11 the line replaces the instruction.
 _PYTHON = (
     "PyGILState_Ensure",
     "PyGILState_Release",
@@ -67,21 +67,21 @@ _OPENED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p)
 
 
 def _library() -> ctypes.CDLL | None:
-    """What has the kernel in this process; None: nothing that is built."""
+    """The library with the kernel; None if none is built."""
     there = installed()
     return there.library.dll if there is not None else build.load_if_built(build.FALLBACK)
 
 
 class NativeKernels:
-    """The kernels in C++ that cover a target at the moment."""
+    """The C++ kernels that are registered for a target at present."""
 
     def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
-        self._kept: tuple[Any, ...] = ()  # C++ calls these
+        self._kept: tuple[Any, ...] = ()  # kept alive: C++ calls these
         self.covered: set[str] = set()
 
     def apply(self, router: Router, gaps: Iterable[tuple[Gap, Plan, str]]) -> None:
-        """Cover what C++ can compute alone, over the kernels in Python that are there already."""
+        """Register C++ kernels for the gaps that C++ supports, over the registered Python kernels."""
         wanted = [row for row in gaps if _is_simple(row[0], row[1], router)]
         library = _library() if wanted and sys.implementation.name == "cpython" else None
         if library is None or not library.tdf_usable():
@@ -124,7 +124,7 @@ class NativeKernels:
         _check(library, library.tdf_begin(target.encode(), functions, *callbacks, narrowed))
 
     def undo(self) -> None:
-        """The kernels in Python are what is called again, until they are taken back too."""
+        """Remove the C++ kernels. The Python kernels run again until they are removed too."""
         if self._library is not None:
             self._library.tdf_end()
             self._library.tdf_forget()

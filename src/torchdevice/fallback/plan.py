@@ -1,6 +1,6 @@
-"""What an operator's schema says about moving its arguments: which are written, which are results, what aliases what.
+"""What an operator's schema says about its arguments: which are written, which are results, and what aliases what.
 
-Read once an operator, never guessed from its name. How tensors are moved is `cpu`; who asks is `kernels`.
+The schema is read once per operator; nothing is guessed from names. `cpu` copies the tensors; `kernels` uses the plans.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FRESH = None
 
 
 class Declined(Exception):  # noqa: N818 - an answer, not a failure
-    """This executor cannot do this call; the reason goes into the record and the next one is asked."""
+    """This executor cannot run this call. The reason is recorded, and the next executor is tried."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -25,11 +25,11 @@ class Declined(Exception):  # noqa: N818 - an answer, not a failure
 
 @dataclass(frozen=True)
 class Plan:
-    """How to call an operator elsewhere.
+    """How to call an operator on another device.
 
-    `written` and `outs` are names of arguments; `returned` says for each result the argument that it *is* (a written
-    one), or None for a fresh tensor; `viewed` the argument that results are views of. `recorded`: autograd watches the
-    copies, so that each must be one that it knows. `samples`: it draws from a generator, given or not.
+    `written` and `outs` are names of arguments. `returned` gives for each result the written argument that it *is*, or
+    None for a new tensor. `viewed` is the argument that results are views of. `recorded`: autograd records the copies,
+    so each must be differentiable. `samples`: the operator draws from a generator, given or default.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Plan:
 
 
 def read_plan(name: str) -> Plan | None:
-    """The plan for `aten::add.Tensor`; None where torch gives no handle to call it by."""
+    """The plan for an operator such as `aten::add.Tensor`; None if torch has no handle to call it."""
     operator = dispatcher.find_operator(name)
     if operator is None:
         return None

@@ -1,7 +1,7 @@
-"""Who runs a call that the target cannot: the chain of executors, asked in order.
+"""Runs a call that the target cannot run: tries the executors of the chain in order.
 
-An executor answers with results, or with `Declined` and a reason. Any other exception is the operator's own and goes to
-the caller as it is.
+An executor returns results, or raises `Declined` with a reason. Any other exception is the operator's own and is
+raised to the caller unchanged.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from torchdevice.ledger import REFUSED, Fallback, Site, fallbacks
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.translator import translator
 
-# Takes the plan, the arguments and the target's type; gives results on the target and the number of bytes moved.
+# Takes the plan, the arguments and the target's type; returns results on the target and the number of bytes copied.
 Executor = Callable[[Plan, tuple[Any, ...], dict[str, Any], str], tuple[Any, int]]
 
 EXECUTORS: dict[str, Executor] = {"cpu": cpu.run, "mlx": mlx.run}
 
-# Gradients are computed in threads of autograd, where no line of user code is running.
+# Gradients are computed in autograd's threads, which have no frame of user code.
 IN_BACKWARD = Site("<backward pass>", 0)
 
 
 def note(operator: str, executor: str, reason: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:
-    """Count an operator that ran elsewhere, at the line of user code that is running."""
+    """Count an operator that fell back, at the current line of user code."""
     frame = user_frame(sys._getframe(1), translator.roles)
     fallbacks.measure(
         frame,
@@ -53,7 +53,7 @@ def site_of(frame: FrameType) -> Site:
 
 
 class Router:
-    """The chain in force for one target."""
+    """The chain of executors for one target."""
 
     def __init__(self, target: str, chain: tuple[str, ...], source: str) -> None:
         self.target = target
@@ -63,7 +63,7 @@ class Router:
         self._chains: dict[str, tuple[tuple[tuple[str, Executor], ...], str]] = {}
 
     def run(self, plan: Plan, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call on the first executor that takes it."""
+        """Run the call on the first executor that accepts it."""
         executors, declined_before = self._chains.get(plan.name) or self.chain_of(plan.name)
         reason += declined_before
         for name, execute in executors:
@@ -74,14 +74,14 @@ class Router:
                 reason = f"{reason}; {name}: {declined.reason}"
                 continue
             seconds = time.perf_counter() - started
-            if moved or plan.viewed is None:  # a look at a tensor that is there already is not work
+            if moved or plan.viewed is None:  # a view without a copy is not counted
                 note(plan.name, name, reason, _dtypes(args), seconds, moved)
             return results
         note(plan.name, REFUSED, reason, _dtypes(args), 0.0, 0)
         raise FallbackRefused(self._refusal(plan, reason, args))
 
     def chain_of(self, operator: str) -> tuple[tuple[tuple[str, Executor], ...], str]:
-        """Who is asked for an operator at all, and why others are not: decided once, so that it costs nothing."""
+        """The executors that may run an operator, and why the others may not. Decided once per operator."""
         if operator in self._chains:
             return self._chains[operator]
         why_not = mlx.never(operator) if mlx.NAME in self.chain else None
@@ -99,16 +99,16 @@ class Router:
                 f"{reason}, and fallbacks are off ({self._source})",
                 "set TORCHDEVICE_FALLBACK=cpu to run such operators on the CPU",
             )
-        return explain_error(asked, f"{reason}, and none of {', '.join(self.chain)} took it", "use another operator")
+        return explain_error(asked, f"{reason}, and none of {', '.join(self.chain)} can run it", "use another operator")
 
 
 def _dtypes(args: tuple[Any, ...]) -> tuple[str, ...]:
-    """The dtypes of the tensors among the first arguments: what a report needs to tell calls apart."""
+    """The dtypes of the tensors among the first arguments, by which a report distinguishes calls."""
     return tuple(_NAMES[value.dtype] for value in args if isinstance(value, RealTensor))
 
 
 class _Names(dict[torch.dtype, str]):
-    """Names of dtypes as reports show them, made once each."""
+    """A cache of the names of dtypes as reports show them."""
 
     def __missing__(self, dtype: torch.dtype) -> str:
         name = self[dtype] = str(dtype).removeprefix("torch.")

@@ -1,8 +1,8 @@
-"""Compressed sparse tensors (CSR, CSC, BSR, BSC) of a device type for which torch makes none, such as `mps`.
+"""Compressed sparse tensors (CSR, CSC, BSR, BSC) on a device type for which torch has none, such as `mps`.
 
-torch refuses to construct them there, so they are a tensor class of ours with the device, the layout and the gradients
-that the caller expects. Their parts are in CPU memory, and every operator on one is a fallback. How other tensors
-move is `cpu`; what is registered where is `kernels`.
+torch refuses to construct them, so they are instances of our own tensor class with the device, the layout and the
+gradients that the caller expects. Their parts are in CPU memory, and every operator on one is a fallback. `cpu` copies
+other tensors; `kernels` registers the kernels.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from torchdevice._torch.core import RealDevice, RealTensor
 from torchdevice.fallback.plan import Plan, read_plan
 
 LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-REASON = "torch makes no compressed sparse tensors for this device"
+REASON = "torch has no compressed sparse tensors for this device"
 _CPU = RealDevice("cpu")
 _to_copy = torch.ops.aten._to_copy.default
 _copy_into = torch.ops.aten.copy_.default
 _values = torch.ops.aten.values.default
 _alias = torch.ops.aten.alias.default
 
-# Runs an operator away from the target: the plan, why, and the arguments.
+# Runs an operator on a fallback executor: takes the plan, the reason, and the arguments.
 Elsewhere = Callable[[Plan, str, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class CompressedTensor(RealTensor):
-    """A compressed sparse tensor that says it is on `device`; `held` is the same tensor on the CPU.
+    """A compressed sparse tensor that reports `device`; `held` is the same tensor on the CPU.
 
-    `values()` is a look at the tensor that can be written to, which torch's own gradients do: those that were lent to
-    the device are the truth from then on.
+    `values()` is a view that can be written to, as torch's own gradients do. Once values were copied to the device,
+    that copy is authoritative.
     """
 
     _held: torch.Tensor
     _lent: torch.Tensor | None
-    elsewhere: ClassVar[Elsewhere]  # set by the session that runs; tensors live longer than sessions
+    elsewhere: ClassVar[Elsewhere]  # set by the active session; tensors live longer than sessions
 
-    # Results are what the operators give: torch must not turn them into this class.
+    # Results keep the class that the operators return: torch must not convert them to this class.
     __torch_function__ = dispatcher.no_torch_function
 
     @staticmethod
@@ -51,13 +51,13 @@ class CompressedTensor(RealTensor):
 
     @property
     def held(self) -> torch.Tensor:
-        """With what was written to the values on the device."""
+        """The CPU tensor, including what was written to the values on the device."""
         if self._lent is not None:
             _copy_into(_values(self._held), self._lent)
         return self._held
 
     def was_written(self, on_cpu: torch.Tensor) -> bool:
-        """Whether an operator that wrote to `on_cpu` has written to this tensor; lent values learn of it."""
+        """Whether an operator that wrote to `on_cpu` wrote to this tensor. If so, the copy on the device is updated."""
         if on_cpu is not self._held:
             return False
         values = _values(self._held)
@@ -70,11 +70,11 @@ class CompressedTensor(RealTensor):
     def _lend(self) -> torch.Tensor:
         if self._lent is None:
             self._lent = CompressedTensor.elsewhere(_plan(_values), REASON, (self,), {})
-        return _alias(self._lent)  # a tensor of its own each time: autograd writes on it
+        return _alias(self._lent)  # a new tensor object each time, because autograd sets fields on it
 
     @classmethod
     def __torch_dispatch__(cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Every operator that is given one arrives here, below autograd."""
+        """Called below autograd for every operator with such a tensor among its arguments."""
         if operator is torch.ops.prim.layout.default:
             return args[0]._held.layout
         if operator is _values:
@@ -85,18 +85,18 @@ class CompressedTensor(RealTensor):
         return cls.elsewhere(_plan(operator), REASON, args, kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Saved as the plain tensor on the CPU: whoever loads it may have another device."""
+        """Saved as a plain CPU tensor, because it may be loaded on a machine with another device."""
         return self.held.detach().requires_grad_(self.requires_grad).__reduce_ex__(protocol)
 
 
 @cache
 def made_for(device_type: str) -> bool:
-    """Whether torch constructs compressed tensors on this device type. Asked before we register constructors."""
+    """Whether torch constructs compressed tensors on this device type. Called before we register constructors."""
     return device_type in ("cpu", "cuda", "xpu", "meta") or dispatcher.constructs_compressed(device_type)
 
 
 def constructors() -> Iterator[str]:
-    """The operators that construct compressed tensors from their parts, with all layouts' names."""
+    """The operators that construct compressed tensors from their parts, for all layouts."""
     kinds = ("compressed", "csr", "csc", "bsr", "bsc")
     for name in dispatcher.operator_names():
         stem = name.partition(".")[0].removeprefix("aten::").lstrip("_").removesuffix("_unsafe")
@@ -105,12 +105,12 @@ def constructors() -> Iterator[str]:
 
 
 def copy_to_target(tensor: torch.Tensor, *, device: RealDevice, **options: Any) -> CompressedTensor:
-    """A kernel for `_to_copy` to a device without compressed tensors; torch chooses it by that device."""
+    """A kernel for `_to_copy` to a device without compressed tensors. torch selects it by that device."""
     return CompressedTensor(_to_copy(tensor, device=_CPU, **options), device)
 
 
 def compressing(native: Any, elsewhere: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel for `_to_sparse` of the target's tensors: its own, unless the layout is a compressed one."""
+    """A kernel for `_to_sparse` of the target's tensors: the native one, unless the layout is compressed."""
 
     def to_sparse(keys: Any, tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
         if options.get("layout") in LAYOUTS:
@@ -123,5 +123,5 @@ def compressing(native: Any, elsewhere: Callable[..., Any]) -> Callable[..., Any
 @cache
 def _plan(operator: Any) -> Plan:
     plan = read_plan(dispatcher.name_of(operator))
-    assert plan is not None  # it comes from an operator that has a handle
+    assert plan is not None  # the operator has a handle
     return plan

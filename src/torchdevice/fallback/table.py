@@ -38,12 +38,12 @@ class Matrix:
         return dict(Counter(self.rows.values()).most_common())
 
     def select(self, search: str = "", route: str | None = None) -> Matrix:
-        """Keep the operators whose name contains `search` and that take this `route`, such as `"cpu"`."""
+        """Return the operators whose name contains `search` and whose route is `route`, such as `"cpu"`."""
         rows = {name: where for name, where in self.rows.items() if search in name and route in (None, where)}
         return replace(self, rows=rows)
 
     def to_json(self) -> dict[str, object]:
-        """Give the same as plain data."""
+        """Return the same as plain data."""
         return {"target": self.target, "source": self.source, "summary": self.summary(), "operators": self.rows}
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Matrix:
 
 
 def read_matrix(coverage: Coverage, target: str | None) -> Matrix:
-    """The matrix of the active session's target, or of another device type as far as this torch knows it."""
+    """The matrix of the active session's target, or of another device type that this torch knows."""
     router = coverage.router
     if target is None and router is None:
         raise ConfigError(
@@ -75,15 +75,15 @@ def read_matrix(coverage: Coverage, target: str | None) -> Matrix:
 def _expected(target: str) -> Matrix:
     """What a session on a machine with this device type would do."""
     key = dispatcher.backend_key(target)
-    # A torch that was not built for a device type has none of its kernels, but the list that all builds come from.
+    # A torch that was not built for a device type has none of its kernels, but contains the list for all builds.
     built = dispatcher.has_kernel("aten::empty.memory_format", key)
     listing = dispatcher.kernels_under if built else _listed
     there = frozenset(listing(key))
     if "aten::add.Tensor" not in there:
         raise ConfigError(
             explain_error(
-                f"the operators of {target!r} were asked for",
-                "this torch was not built for it, and its list of kernels does not have them",
+                f"the operators of {target!r} were requested",
+                "this torch was not built for it, and its list of kernels does not contain them",
                 "ask on a machine that has the device, or for mps or cuda",
             )
         )

@@ -1,1 +1,1 @@
-"""The MLX executor: rules from aten operators to MLX expressions, and when they pay. Loads MLX only when asked."""
+"""The MLX executor: rules from aten operators to MLX expressions, and when they are faster. Imports MLX lazily."""

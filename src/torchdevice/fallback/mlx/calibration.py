@@ -1,6 +1,6 @@
-"""Measures each MLX rule against the CPU at several sizes: the work of `torchdevice calibrate`. Prints nothing.
+"""Measures each MLX rule against the CPU at several sizes, for `torchdevice calibrate`. Prints nothing.
 
-The arguments to measure with come from the operator's schema; the odd ones are in a table.
+The arguments are derived from the operator's schema; exceptions are in a table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torchdevice.fallback.plan import Declined, Plan, read_plan
 
 Arguments = tuple[Any, ...]
 
-# By name of the argument; what is not here and has a default is left out.
+# By name of the argument. Arguments that are not listed and have a default are omitted.
 _BY_NAME: dict[str, Any] = {
     "dim": 0,
     "half_to_float": False,
@@ -86,7 +86,7 @@ _WRITTEN: dict[str, Callable[[torch.Tensor], Arguments]] = {
 
 
 def example(plan: Plan, rule: Rule, elements: int) -> Arguments:
-    """Positional arguments on the CPU, the first tensor of about so many elements."""
+    """Positional arguments on the CPU. The first tensor has about `elements` elements."""
     side = max(8, math.isqrt(elements) // 8 * 8)
     generator = core.RealGenerator("cpu").manual_seed(0)
     x = torch.rand(side, side, generator=generator) + 0.5
@@ -113,16 +113,16 @@ def example(plan: Plan, rule: Rule, elements: int) -> Arguments:
 
 
 SIZES = (1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22)
-# An operator whose work grows faster than its size would take minutes at the largest.
+# An operator whose work grows faster than its size would take minutes at the largest size.
 LARGEST = {"decomposition": 1 << 16, "product": 1 << 20}
-# MLX must be this much faster before it is chosen: a measurement is not a promise.
+# MLX must be faster by this factor to be chosen, because measurements vary.
 MARGIN = 0.9
 _LEAST_CALLS = 3
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One operator at one size: microseconds of a whole fallback, crossings included."""
+    """One operator at one size: microseconds of a whole fallback, including copies."""
 
     operator: str
     elements: int
@@ -131,7 +131,7 @@ class Measurement:
 
 
 def jobs(operators: Iterable[str], sizes: Iterable[int] = SIZES) -> list[tuple[str, int]]:
-    """What there is to measure."""
+    """The pairs of operator and size to measure."""
     rules = executor.rules()
     return [(name, size) for name in operators for size in sizes if size <= LARGEST.get(rules[name].kind, size)]
 
@@ -141,7 +141,7 @@ def measure(work: Iterable[tuple[str, int]], target: str, seconds: float) -> Ite
     rules = executor.rules()
     for name, size in work:
         plan, rule = read_plan(name), rules[name]
-        assert plan is not None  # every rule is of an operator that has one
+        assert plan is not None  # every operator with a rule has one
         args = tuple(_on(value, target) for value in example(plan, rule, size))
         try:
             theirs = _best(partial(executor.apply, rule, plan, args, {}, target), seconds)
@@ -153,7 +153,7 @@ def measure(work: Iterable[tuple[str, int]], target: str, seconds: float) -> Ite
 
 
 def pays_from(measured: Iterable[Measurement]) -> dict[str, int | None]:
-    """Operator → the smallest measured size from which MLX was faster at every larger one; None: at none."""
+    """Operator → the smallest size from which MLX was faster at every measured size; None: never."""
     by_operator: dict[str, list[Measurement]] = {}
     for each in measured:
         by_operator.setdefault(each.operator, []).append(each)
@@ -169,7 +169,7 @@ def pays_from(measured: Iterable[Measurement]) -> dict[str, int | None]:
 
 
 def as_table(measured: Iterable[Measurement], target: str) -> dict[str, Any]:
-    """The table as it is kept."""
+    """The table in its stored form."""
     rows = list(measured)
     return {
         "schema": SCHEMA,
@@ -190,7 +190,7 @@ def _on(value: Any, target: str) -> Any:
 
 
 def _best(call: Callable[[], Any], seconds: float) -> float:
-    """Microseconds of the fastest call within the time: other work on the machine only adds."""
+    """Microseconds of the fastest call within the time, because other load on the machine only adds time."""
     call()
     times: list[float] = []
     until = time.perf_counter() + seconds

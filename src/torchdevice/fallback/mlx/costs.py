@@ -1,6 +1,6 @@
-"""From which size MLX pays for an operator: the shipped table, and the one that `torchdevice calibrate` measured here.
+"""From which size MLX is faster for an operator: the shipped table, and the one that `torchdevice calibrate` measured.
 
-Sizes are elements of all tensors of a call together. Measuring is `calibration`; asking before a call is `executor`.
+A size is the number of elements of all tensors of a call. `calibration` measures; `executor` uses the table.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from torchdevice.config import cache_folder
 
 SCHEMA = 1
-# By MLX's own device and kind of rule; a kind that is missing never pays. With MLX on the CPU nothing does: the same
-# cores, and a crossing on top. On a GPU only what is plainly more work than a copy is listed; `calibrate` knows more.
+# By MLX's device and kind of rule. For a kind that is missing MLX is never used. MLX on the CPU is never faster: it has
+# the same cores and needs a copy. On a GPU only kinds with clearly more work than a copy are listed.
 SHIPPED: dict[str, dict[str, int]] = {"cpu": {}, "gpu": {"product": 1 << 18}}
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What is known of MLX against the CPU: by operator where it was measured, else by kind."""
+    """The sizes from which MLX is faster than the CPU: per operator if measured, else per kind."""
 
     by_kind: Mapping[str, int] = field(default_factory=dict)
     by_operator: Mapping[str, int | None] = field(default_factory=dict)
@@ -36,17 +36,17 @@ class Costs:
 
 
 def table_path() -> Path:
-    """Where the measured table is."""
+    """The path of the measured table."""
     return cache_folder() / "mlx-costs.json"
 
 
 def read_costs(device: str, versions: Mapping[str, str], path: Path | None = None) -> Costs:
-    """The measured table if it is of this MLX device and these versions, else the shipped one."""
+    """The measured table if it is for this MLX device and these versions, else the shipped one."""
     shipped = Costs(SHIPPED.get(device, {}))
     path = path or table_path()
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):  # nobody measured, or a disk that was full while writing
+    except (OSError, ValueError, RecursionError):  # not measured, or the disk was full while writing
         return shipped
     wanted = {"schema": SCHEMA, "device": device, "versions": dict(versions)}
     if not isinstance(found, dict) or any(found.get(name) != value for name, value in wanted.items()):
@@ -58,7 +58,7 @@ def read_costs(device: str, versions: Mapping[str, str], path: Path | None = Non
 
 
 def write_costs(table: Mapping[str, Any], path: Path | None = None) -> Path:
-    """Keep a measured table; what was there is replaced as a whole."""
+    """Write a measured table; an existing one is replaced."""
     path = path or table_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
@@ -69,20 +69,20 @@ def write_costs(table: Mapping[str, Any], path: Path | None = None) -> Path:
 
 @cache
 def costs() -> Costs:
-    """The table in force, read once; `costs.cache_clear()` reads it again."""
+    """The present table, read once; after `costs.cache_clear()` it is read again."""
     return read_costs(device_kind(), versions())
 
 
 @cache
 def device_kind() -> str:
-    """What MLX computes on: `gpu` or `cpu`."""
+    """The device of MLX: `gpu` or `cpu`."""
     import mlx.core as mx
 
     return "gpu" if mx.default_device().type == mx.gpu else "cpu"
 
 
 def versions() -> dict[str, str]:
-    """What a measurement holds for."""
+    """The versions for which a measurement is valid."""
     from importlib.metadata import version
 
     return {"torch": version("torch"), "mlx": version("mlx")}

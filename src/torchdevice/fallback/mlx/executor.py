@@ -1,7 +1,7 @@
-"""Runs a call on MLX if there is a rule that is exact for it and it pays; declines with a reason otherwise.
+"""Runs a call on MLX if a rule gives the exact result and MLX is faster; declines with a reason otherwise.
 
-Tensors cross through CPU memory, as DLPack, one evaluation an operator. In-place, out= and view forms are left to the
-CPU executor: their work is in the copy, not in the computation.
+Tensors are passed through CPU memory as DLPack, with one evaluation per operator. In-place, out= and view forms are
+left to the CPU executor, because their cost is the copy and not the computation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ANY = _NUMBERS | {torch.bool}
 
 @dataclass(frozen=True)
 class Rule:
-    """One row: the expression, its kind (for the cost), the dtypes that it takes, whether later tensors may differ."""
+    """One row: the expression, its kind (for the cost), the accepted dtypes, whether later tensors may differ."""
 
     expression: Any
     kind: str
@@ -78,7 +78,7 @@ def rules() -> dict[str, Rule]:
 
 
 def never(operator: str) -> str | None:
-    """Why no call of this operator is for MLX, whatever its arguments; None if some may be."""
+    """Why MLX never runs this operator; None if it may run for some arguments."""
     rule = rules().get(operator)
     if rule is None:
         return "no rule"
@@ -86,7 +86,7 @@ def never(operator: str) -> str | None:
 
 
 def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
-    """The operator on MLX: its results on the target, and how many bytes moved."""
+    """Run the operator on MLX. Returns its results on the target, and the number of bytes copied."""
     rule = rules().get(plan.name)
     if rule is None:
         raise Declined("no rule")
@@ -98,7 +98,7 @@ def run(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: 
 
 
 def apply(rule: Rule, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], target_type: str) -> tuple[Any, int]:
-    """The same whether or not it pays."""
+    """The same, even if MLX is slower."""
     if plan.kind != FUNCTIONAL:
         raise Declined(f"the {plan.kind} form")
     _check(rule, tensors_of(args) + tensors_of(tuple(kwargs.values())))
@@ -109,15 +109,15 @@ def apply(rule: Rule, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any],
     options = {name: _array(crossing.enter(value, name, plan), mx) for name, value in kwargs.items()}
     try:
         results = rule.expression(*given, **options)
-    except TypeError as error:  # an argument that the expression has no parameter for (dtype=, memory_format=)
+    except TypeError as error:  # an argument for which the expression has no parameter (dtype=, memory_format=)
         raise Declined(f"arguments: {error}") from error
     except (
         ValueError,
         RuntimeError,
-    ) as error:  # MLX's own refusal; if the call is wrong, the CPU says so in torch's words
+    ) as error:  # MLX's own error; if the call is wrong, the CPU raises torch's error
         raise Declined(f"MLX: {error}") from error
     several = isinstance(results, (tuple, list))
-    # torch knows no negative strides, and aborts on them when they come by DLPack.
+    # torch has no negative strides, and aborts if it gets them through DLPack.
     arrays = [mx.contiguous(array) for array in (results if several else [results])]
     mx.eval(arrays)
     back = [crossing.leave(torch.from_dlpack(array)) for array in arrays]
@@ -135,7 +135,7 @@ def _check(rule: Rule, tensors: list[torch.Tensor]) -> None:
 
 
 def tensors_of(values: tuple[Any, ...]) -> list[torch.Tensor]:
-    """The tensors among arguments, those in lists too."""
+    """The tensors among arguments, including those in lists."""
     found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, RealTensor):

@@ -1,7 +1,7 @@
 """The rules: aten name → MLX expression. Elementwise operators first, then algebra, ordering, FFT and linear algebra.
 
-Each table says which dtypes its rules take; the executor declines the others. All tensors of a call have one dtype. MLX
-runs its decompositions on the CPU only; those rules say so.
+Each table gives the dtypes that its rules accept; the executor declines the others. All tensors of a call have one
+dtype. MLX runs its matrix decompositions only on the CPU; those rules are marked.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ NUMBER: dict[str, Expression] = {
     "clamp_min": lambda x, low: _same_kind(x, low) and mx.maximum(x, low),
     "clamp_max": lambda x, high: _same_kind(x, high) and mx.minimum(x, high),
 }
-# Results are bool, whatever came in.
+# Results are bool for every input dtype.
 COMPARISON: dict[str, Expression] = {
     **{f"{ours}.Tensor": getattr(mx, theirs) for ours, theirs in (("eq", "equal"), ("ne", "not_equal"))},
     **{f"{ours}.Tensor": getattr(mx, theirs) for ours, theirs in (("lt", "less"), ("le", "less_equal"))},
@@ -130,7 +130,7 @@ def _logit(x: Any, eps: float | None) -> Any:
 
 
 def _same_kind(x: Any, *bounds: Any) -> bool:
-    """Bounds that would change the dtype (a float for integers) are not ours to promote."""
+    """Whether the bounds keep the dtype. Bounds that change it (a float for integers) are declined."""
     from torchdevice.fallback.plan import Declined
 
     if not mx.issubdtype(x.dtype, mx.floating) and any(isinstance(bound, float) for bound in bounds):
@@ -246,7 +246,7 @@ def _c2c(x: Any, dim: list[int], norm: int, forward: bool) -> Any:
         raise Declined("no dimension")
     if forward:
         return _fft(mx.fft.fftn, x, dim, norm)
-    size = math.prod(x.shape[d] for d in dim)  # MLX divides by it, torch by what `norm` says
+    size = math.prod(x.shape[d] for d in dim)  # MLX divides by it, torch as `norm` specifies
     return mx.fft.ifftn(x, axes=dim) * {0: size, 1: math.sqrt(size), 2: 1}[norm]
 
 
@@ -350,7 +350,7 @@ ANY_DTYPE: dict[str, Expression] = {
     "repeat": lambda x, repeats: mx.tile(x, tuple(repeats)),
     "clone": lambda x: mx.array(x),
 }
-# The first tensor's dtype is the result's; the others are indices or masks.
+# The result has the dtype of the first tensor; the others are indices or masks.
 INDEXED: dict[str, Expression] = {
     "gather": _gather,
     "scatter.src": _scatter,
