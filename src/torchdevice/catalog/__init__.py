@@ -2,14 +2,14 @@
 
     surface     what is public: functions, classes, methods, properties, settings
     signatures  how each is called, which parameters are devices, what role a device plays
-    treatment   what TorchDevice does with it, computed from tables that the composer hands in
-    measured    what a verification run found out about a name
-    status      what all of that amounts to; a status is computed, never claimed
-    entries     one row per name, all of the above
-    store       what was measured, in `data`, and the notes
+    treatment   what TorchDevice does with it, computed from tables that the caller passes in
+    measured    the result of a verification run for one name
+    status      the status, computed from the measurements
+    entries     one row per name with all of the above
+    store       the measurements, in `data`, and the notes
     markdown    rows as a page
-    changes     what another torch added, removed or changed
+    changes     what another torch version added, removed or changed
 
-Nothing here imports the tables of its neighbours (`answers`, `fallback`, `virtual`): `cli.catalog` gathers them. Who
-measures, and who writes docs/catalog, is `tools/catalog` in the repository (`make catalog`).
+Nothing here imports the tables of `answers`, `fallback` or `virtual`: `cli.catalog` collects them. `tools/catalog` in
+the repository (`make catalog`) measures and writes docs/catalog.
 """

@@ -1,4 +1,4 @@
-"""What differs between two catalogues: names that came and went, signatures and statuses that changed."""
+"""The differences between two catalogues: added and removed names, changed signatures and statuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Changes:
 
 
 def read_rows(text: str) -> list[dict[str, Any]]:
-    """The rows of what `torchdevice catalog --json` printed; whatever else it is is a ValueError."""
+    """The rows in the output of `torchdevice catalog --json`. Raises ValueError for any other text."""
     try:
         rows = json.loads(text)["entries"]
         if all(isinstance(row["name"], str) and isinstance(row, dict) for row in rows):
@@ -58,5 +58,5 @@ def changes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Changes:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples come back from JSON as lists."""
+    """Converts tuples to lists, because JSON has only lists."""
     return list(value) if isinstance(value, tuple) else value

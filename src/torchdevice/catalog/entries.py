@@ -1,4 +1,4 @@
-"""One row per public name: everything that is known of it, from the live torch, the tables and the measurements."""
+"""One row per public name, from the installed torch, the tables and the measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchdevice.catalog.store import Equivalent, Results
 from torchdevice.catalog.surface import ROOTS, Found, Surface
 from torchdevice.catalog.treatment import Tables
 
-# Longest first: the page that a name stands on.
+# Longest first: the page that lists a name.
 _INNER = ("Tensor", "nn.functional", "nn.init", "nn.utils", "nn.parallel")
 NAMESPACES = [f"torch.{name}" for name in (*_INNER, *ROOTS)]
 _STORAGES = ("torch.UntypedStorage", "torch.TypedStorage")
@@ -55,14 +55,14 @@ def build(surface: Surface, tables: Tables, results: Results, notes: dict[str, s
 
 
 def namespace_of(name: str) -> str:
-    """The page that a name stands on."""
+    """The page that lists a name."""
     if name.startswith(_STORAGES):
         return "torch.storage"
     return next((space for space in NAMESPACES if name == space or name.startswith(f"{space}.")), "torch")
 
 
 def equivalent_of(name: str, verified: dict[str, Equivalent]) -> Equivalent:
-    """The same in MLX; a tensor method has that of its function."""
+    """The equivalent in MLX. A tensor method has that of the function with its name."""
     function = name.replace("torch.Tensor.", "torch.", 1)
     return verified.get(name) or verified.get(function) or Equivalent()
 

@@ -24,7 +24,7 @@ def namespace_page(space: str, entries: Sequence[Entry]) -> str:
 
 
 def table_row(cells: Iterable[str]) -> str:
-    """A line of a table, whatever the cells contain."""
+    """A line of a table, with special characters escaped."""
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 

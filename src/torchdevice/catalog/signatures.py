@@ -1,6 +1,7 @@
 """How a public object is called: its parameters, those that are devices, its summary, and the role that a device plays.
 
-Python functions tell by inspection, torch's C functions by their schemas, bound C++ methods by their documentation.
+Signatures come from inspection for Python functions, from schemas for torch's C functions, and from the documentation
+for bound C++ methods.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from torchdevice._torch import dispatcher
 from torchdevice.catalog.surface import CLASS, METHOD, PROPERTY, SETTING, Found
 
-# A parameter that asks for a device: by its name, as everywhere in torch. A mesh is an object, a flag is none.
+# Parameters that take a device, recognised by name. A device mesh is an object and a flag is not a device.
 DEVICE_LIKE = re.compile(r"(.*_)?devices?(_ids?|_types?|_index|_idx)?|map_location")
 NOT_A_REQUEST = frozenset({"device_mesh", "include_device"})
 
@@ -24,7 +25,7 @@ QUERY = "device query"
 STREAM = "stream"
 MEMORY = "memory"
 NONE = "none"
-# Words in names of the device namespaces, asked in this order.
+# Words in names of the device namespaces, tried in this order.
 _ROLES = (
     (STREAM, re.compile(r"stream|event|synchronize|graph|capture", re.I)),
     (MEMORY, re.compile(r"mem|cache|caching|alloc|pool|snapshot", re.I)),
@@ -46,7 +47,7 @@ _QUERIES = re.compile(
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: what is known of it, and whether a call must give it."""
+    """One parameter: its properties, and whether it is required."""
 
     name: str
     annotation: str
@@ -70,7 +71,7 @@ def operator_name(name: str) -> str:
 
 
 def variants(found: Found) -> list[list[Parameter]]:
-    """The ways to call it, `self` left out; empty where nothing tells."""
+    """The signatures without `self`; empty if unknown."""
     value = _function_of(found)
     signature = _signature(value)
     if signature is not None:
@@ -118,7 +119,7 @@ _PYBIND = re.compile(r"^(?:\d+\. )?\w+\((?P<inside>.*)\) -> ", re.M)
 
 
 def _documented(found: Found) -> list[list[Parameter]]:
-    """Bound C++ functions say `name(self: X, arg0: int = 3) -> Y` in their documentation."""
+    """The documentation of bound C++ functions contains `name(self: X, arg0: int = 3) -> Y`."""
     owner = getattr(found.value, "__init__", None) if found.kind == CLASS else found.value
     found_variants = []
     for match in _PYBIND.finditer(getattr(owner, "__doc__", None) or ""):
@@ -134,7 +135,7 @@ def _documented(found: Found) -> list[list[Parameter]]:
 
 
 def signature_text(found: Found) -> str:
-    """The signature as one would write it, the same in every process; empty where nothing tells."""
+    """The signature as Python text, the same in every process; empty if unknown."""
     return _ADDRESS.sub("", _signature_text(found))
 
 
@@ -152,7 +153,7 @@ def _signature_text(found: Found) -> str:
 
 
 def summary(found: Found) -> str:
-    """The first sentence of its documentation that is no signature."""
+    """The first sentence of its documentation that is not a signature."""
     text = inspect.getdoc(found.value) if not isinstance(found.value, str) else ""
     for block in (text or "").split("\n\n"):
         line = " ".join(block.split())
@@ -163,13 +164,13 @@ def summary(found: Found) -> str:
 
 
 def device_parameters(found: Found) -> tuple[str, ...]:
-    """The parameters through which a call may ask for a device."""
+    """The parameters that take a device."""
     names = [each.name for parameters in variants(found) for each in parameters]
     return tuple(dict.fromkeys(n for n in names if DEVICE_LIKE.fullmatch(n) and n not in NOT_A_REQUEST))
 
 
 def role(found: Found, devices: tuple[str, ...], makes: bool, moves: bool) -> str:
-    """What a device has to do with it. `makes` and `moves` are what the translation's rows know."""
+    """The role that a device plays. `makes` and `moves` come from the rows of the translation."""
     if moves:
         return MOVES
     if makes:

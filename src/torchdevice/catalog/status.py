@@ -1,4 +1,4 @@
-"""What the measurements amount to. A status is computed here from what was run; nobody can claim one."""
+"""Computes the status of a name from its measurements. No status is written by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATUSES = (COMPLETE, GAP, IN_PROGRESS, NOT_APPLICABLE, NOT_STARTED)
 
 
 def status_of(measured: Measured | None, treatment: str) -> str:
-    """The status, by what was measured."""
+    """The status according to the measurement."""
     if measured is None:
         return NOT_STARTED
     outcomes = [measured.outcomes.get(host, NONE) for host in HOSTS]

@@ -1,8 +1,9 @@
-"""What was measured, which is shipped in `data`, and the notes: shipped ones, and those of the user over them.
+"""The measurements, shipped in `data`, and the notes: shipped ones, which the user's notes override.
 
-Measurements are grouped, as most names have the same: `outcomes ability by` → namespace → last parts of names. Outcomes
-are first letters, for the CPU, MPS and CUDA; the ability is that of plain torch. Reasons for which nothing can be run
-and operators that did not run on MPS are grouped the same way. `tools.catalog.results` writes it.
+Measurements are grouped, because most names have the same result: `outcomes ability by` → namespace → last parts of
+names. Outcomes are first letters, for the CPU, MPS and CUDA. The ability is that of plain torch. Two more groups have
+the same form: reasons why a name cannot be run, and operators that did not run on MPS. `tools.catalog.results` writes
+the file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BY_LETTER = {outcome[0]: outcome for outcome in OUTCOMES}
 
 
 class Equivalent(NamedTuple):
-    """An expression of MLX that gave the same values, and how far that goes: `exact`, `mapped`, `partial` or `none`."""
+    """An MLX expression that gave the same values, and its coverage: `exact`, `mapped`, `partial` or `none`."""
 
     expression: str = ""
     confidence: str = "none"
@@ -33,7 +34,7 @@ class Equivalent(NamedTuple):
 
 @dataclass
 class Results:
-    """Everything that was measured, for one torch; `mlx` by the name of torch's function."""
+    """All measurements for one torch version. `mlx` is keyed by the name of torch's function."""
 
     torch: str = ""
     measured: dict[str, Measured] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class Results:
 
 
 def load_results(path: Path = MEASURED) -> Results:
-    """What the last `make catalog` measured."""
+    """The measurements of the last `make catalog`."""
     data = json.loads(path.read_text(encoding="utf-8"))
     reasons = {name: reason for reason, groups in data["reasons"].items() for name in _names(groups)}
     elsewhere = {name: tuple(ops.split(" ")) for ops, groups in data["elsewhere"].items() for name in _names(groups)}
@@ -66,22 +67,22 @@ def _names(groups: dict[str, str]) -> Iterator[str]:
 
 
 def shipped_notes() -> dict[str, str]:
-    """Notes by name, as the package has them."""
+    """The shipped notes by name."""
     return dict(json.loads(NOTES.read_text(encoding="utf-8")))
 
 
 def notes_path() -> Path:
-    """Where the notes of this user are."""
+    """The path of this user's notes."""
     return data_folder() / "catalog-notes.json"
 
 
 def load_notes() -> dict[str, str]:
-    """Shipped notes, and the user's instead where there is one; an empty one hides what is shipped."""
+    """The shipped notes, overridden by the user's. An empty note hides a shipped one."""
     return {name: text for name, text in (shipped_notes() | _user_notes()).items() if text}
 
 
 def add_note(name: str, text: str) -> Path:
-    """Write a note of the user's down; an empty one takes it away."""
+    """Store a note of the user; an empty one removes it."""
     notes = _user_notes() | {name: text}
     if not text and name not in shipped_notes():
         del notes[name]
@@ -94,7 +95,7 @@ def add_note(name: str, text: str) -> Path:
 
 
 def parse_notes(text: str) -> dict[str, str]:
-    """Notes by name; whatever else a file holds is a ValueError."""
+    """Notes by name. Raises ValueError for any other content."""
     try:
         notes = json.loads(text)
     except RecursionError as error:
@@ -113,8 +114,8 @@ def _user_notes() -> dict[str, str]:
     except ValueError as error:
         raise ConfigError(
             explain_error(
-                f"The notes in {path} were asked for",
+                f"The notes in {path} were requested",
                 f"they cannot be read ({error}), so nothing was changed",
-                "mend the file or remove it",
+                "repair the file or remove it",
             )
         ) from error

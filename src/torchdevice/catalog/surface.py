@@ -1,10 +1,11 @@
-"""What is public in the installed torch, found by walking it. How a name is called or treated is told elsewhere.
+"""Finds the public names of the installed torch by walking its modules.
 
-The definition. A module is public if no part of its name starts with an underscore and no row of `LEFT_OUT` covers it.
-A name is public if its module lists it in `__all__`, or, where a module has no such list, if the name has no underscore
-and is defined there. Of torch's overridable functions the public ones count even where `__all__` forgets them. Counted
-are functions, classes, the settings of `torch.backends`, and the public methods and properties that a class defines or
-has from a private base. An object with several public names is one entry under the shortest; the others are aliases.
+A module is public if no part of its name starts with an underscore and no row of `LEFT_OUT` covers it. A name is public
+if its module lists it in `__all__`. In a module without `__all__` a name is public if it has no underscore and is
+defined there. torch's overridable functions with public names count even if `__all__` omits them. Entries are
+functions, classes, the settings of `torch.backends`, and the public methods and properties that a class defines or
+inherits from a private base. An object with several public names is one entry under the shortest; the others are
+aliases.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ ROOTS = [
     "futures",
     "multiprocessing",
 ]
-# Subtrees with public names that are no API of torch's users, and why.
+# Subtrees with public names that are not an API for users of torch, and why.
 LEFT_OUT = {
     "torch.fx.experimental": "internals of torch.export and the compiler",
     "torch.fx.passes": "internals of torch's compilers",
@@ -122,7 +123,7 @@ LEFT_OUT = {
 
 @dataclass
 class Found:
-    """One public object: its shortest name, the others, what it is."""
+    """One public object: its shortest name, its other names, its kind."""
 
     name: str
     kind: str
@@ -140,7 +141,7 @@ class Surface:
 
 
 def read_surface() -> Surface:
-    """Walk the installed torch. Imports its public modules: a few seconds."""
+    """Walk the installed torch. Imports its public modules, which takes a few seconds."""
     unread: dict[str, str] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -169,7 +170,7 @@ def _modules(unread: dict[str, str]) -> Iterator[tuple[str, Any]]:
 def _walk(name: str, unread: dict[str, str]) -> Iterator[tuple[str, Any]]:
     try:
         module = importlib.import_module(name)
-    except ImportError as error:  # a module for a package or a platform that is not here
+    except ImportError as error:  # a module for a package or a platform that is not available
         unread[name] = str(error)
         return
     yield name, module
@@ -213,7 +214,7 @@ def _counts(value: Any) -> bool:
 
 
 def _is_binding(value: Any, path: str) -> bool:
-    """A class of the C++ binding, which `torch.__all__` holds because it holds all of `torch._C`; a foreign class."""
+    """Whether it is a C++ binding class, which `torch.__all__` lists with all of `torch._C`, or a foreign class."""
     if not isinstance(value, type):
         return False
     home = str(value.__module__)
@@ -239,7 +240,7 @@ def _canonical(named: dict[str, Any]) -> dict[str, Found]:
 
 
 def _members(owner: Found, found: dict[str, Found]) -> Iterator[Found]:
-    """What a class defines in public, private bases included."""
+    """The public members that a class or a private base of it defines."""
     if isinstance(owner.value, core.LEGACY_TENSOR_METACLASS) or issubclass(owner.value, enum.Enum):
         return
     public = {id(each.value) for each in found.values() if each.kind == CLASS}
@@ -261,7 +262,7 @@ def _members(owner: Found, found: dict[str, Found]) -> Iterator[Found]:
 
 
 def _settings(modules: dict[str, Any]) -> Iterator[Found]:
-    """`torch.backends.cudnn.benchmark` and its like: attributes of modules that are objects of a class of their own."""
+    """Settings such as `torch.backends.cudnn.benchmark`: attributes of modules that have a class of their own."""
     for path, module in modules.items():
         if type(module) is not types.ModuleType and path.startswith("torch.backends."):
             for name, value in vars(type(module)).items():

@@ -1,4 +1,4 @@
-"""What TorchDevice does with a name: computed from the tables of the mechanisms, handed in as data."""
+"""What TorchDevice does with a name, computed from the tables of its mechanisms, which are passed in as data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEVICES = ("cpu", "cuda", "mps")
 
 @dataclass(frozen=True)
 class Patched:
-    """A place that is replaced: its path, how (an adapter's name), and whether the signature is torch's own."""
+    """A replaced name: its path, the adapter, and whether the signature is torch's own."""
 
     path: str
     how: str
@@ -28,11 +28,11 @@ class Patched:
 
 @dataclass(frozen=True)
 class Tables:
-    """What the mechanisms know.
+    """The tables of the mechanisms.
 
-    `patched`: by the identity of torch's own object. `answers`: by path, the kind (as in treatments) and the answer in
-    words. `kernels`: aten operator with overload → the devices with a kernel. `rules`: aten operators with an MLX rule.
-    `making`, `moving`: names of adapters for functions that make tensors and that move them.
+    `patched`: by the identity of torch's own object. `answers`: by path, the kind (as in treatments) and a description
+    of the answer. `kernels`: aten operator with overload → the devices with a kernel. `rules`: aten operators with an
+    MLX rule. `making`, `moving`: names of adapters for functions that create tensors and that move them.
     """
 
     patched: dict[int, Patched] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Tables:
     moving: frozenset[str] = frozenset()
 
     def overloads(self, name: str) -> list[str]:
-        """The operators behind a public name, in their functional and in-place forms."""
+        """The operators that a public name calls, in their functional and in-place forms."""
         base = operator_name(name)
         return self._by_base.get(base, []) if base else []
 
@@ -59,7 +59,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Treatment:
-    """The treatment and, in words, by what."""
+    """The treatment, and a description of the mechanism."""
 
     kind: str
     how: str = ""
@@ -84,10 +84,10 @@ def treat(found: Found, tables: Tables, measured: Measured | None = None) -> Tre
 
 
 def native(found: Found, tables: Tables, measured: Measured | None = None) -> tuple[str, ...]:
-    """The devices that run all of it themselves; empty for what is no operator.
+    """The devices that have kernels for every form of it; empty if it is not an operator.
 
-    The CPU: plain torch called it. MPS: it was called there, and no operator of it ran elsewhere. CUDA, and what was
-    not called: torch's own table lists a kernel for every form of it.
+    CPU: a call with plain torch succeeded. MPS: a call on MPS ran none of its operators on another device. CUDA, and
+    names that were not called: torch's own table lists a kernel for every form.
     """
     overloads = tables.overloads(found.name)
     listed = {
