@@ -54,7 +54,7 @@ def test_bad_values_name_the_allowed_ones(environ: dict[str, str], allowed: str)
 
 
 def test_a_setting_that_is_no_string_is_refused() -> None:
-    with pytest.raises(torchdevice.ConfigError, match="is a string"):
+    with pytest.raises(torchdevice.ConfigError, match="must be a string"):
         resolve_config(policy=3)  # type: ignore[arg-type]
 
 

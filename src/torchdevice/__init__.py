@@ -1,13 +1,13 @@
-"""Run PyTorch code written for one accelerator on the one that is there, unedited, and see what was changed.
+"""Runs unmodified PyTorch code, written for one accelerator, on the device that this machine has, and reports changes.
 
-Importing this package changes nothing, and loads nothing until a name is used: torch imports it through an entry
-point in every process, also where nobody needs it. The public API is what `__all__` lists:
+Importing this package changes nothing. Its modules are loaded when a name is first used, because torch imports the
+package through an entry point in every process. `__all__` lists the public API:
 
     import torchdevice
     torchdevice.activate()
-    torch.zeros(2, device="cuda")        # on the accelerator that is there, or on the CPU
+    torch.zeros(2, device="cuda")        # on the accelerator of this machine, or on the CPU
     print(torchdevice.report())
-    torchdevice.deactivate()             # every object of torch is back, by identity
+    torchdevice.deactivate()             # restores every patched object of torch
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ __all__ = [
     "suspended",
 ]
 
-# The module of each, which is imported when the name is first used.
+# The module of each name, imported when the name is first used.
 _HOMES = {
     "AlreadyActive": "errors",
     "CollectiveUnsupported": "errors",
@@ -107,10 +107,10 @@ _HOMES = {
     "suspended": "session",
 }
 
-# Modules with names for users, which are imported when they are first used.
+# Public modules. They are imported on first use.
 _MODULES = ("fallback", "memory", "virtual")
 
-# IPython looks these up on the package for `%load_ext torchdevice`; they are no names for users.
+# IPython looks these up on the package for `%load_ext torchdevice`. They are not public.
 _EXTENSION = {"load_ipython_extension": "load", "unload_ipython_extension": "unload"}
 
 
@@ -135,8 +135,8 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# Where the environment asks for us, torch starts us at the end of its own import, through our entry point. Imported
-# from one of our modules it would find that module half imported; so it is imported here, before any of them.
+# If the environment asks for it, torch activates TorchDevice at the end of its own import. If one of our modules
+# imported torch, that module would be only half imported then; so torch is imported here, before any of them.
 _ASKS = ("TORCHDEVICE", "TORCHDEVICE_VIRTUAL", "TORCH_ALLOW_REDIRECTS")
 if "torch" not in sys.modules and any(map(os.environ.get, _ASKS)):
     import torch  # noqa: F401

@@ -1,8 +1,8 @@
 """Entry point of group `torch.backends`: torch calls `autoload` at the end of `import torch`, in every process.
 
-It does nothing unless the environment asks: `TORCHDEVICE=1` and `TORCH_ALLOW_REDIRECTS=true` activate,
-`TORCHDEVICE_VIRTUAL=mps` installs a virtual device first. An exception here would break `import torch`, so everything
-becomes one warning; only `torchdevice run` with a setting that cannot work ends the program instead.
+It does nothing unless the environment asks for it: `TORCHDEVICE=1` and `TORCH_ALLOW_REDIRECTS=true` activate,
+`TORCHDEVICE_VIRTUAL=mps` installs a virtual device first. An exception here would break `import torch`, so every error
+becomes a warning. Only under `torchdevice run` does a setting that cannot work end the program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def autoload() -> None:
         _act_on_environment()
         if supervision is not None:
             supervision.attach()
-    except Exception as error:  # whatever it is: `import torch` must go on
+    except Exception as error:  # `import torch` must not fail
         if supervision is not None and supervision.must_work:
             supervision.give_up(error)
         from torchdevice.errors import TorchDeviceWarning

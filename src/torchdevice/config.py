@@ -1,7 +1,7 @@
-"""Settings: what can be set, where each value came from, how bad values are reported, what children inherit of them.
+"""Settings: their values and sources, errors for invalid values, and what child processes inherit.
 
-What the values *mean* lives in `policy`, what they switch on lives in `session`. Variables that are no setting of a
-session (a virtual device, reports, the command line's own) are read where they are used.
+`policy` defines what the values mean, and `session` acts on them. Variables that are not settings of a session (for
+virtual devices, reports and the command line) are read where they are used.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FALLBACKS = ("auto", "off", "cpu", "mlx,cpu")
 FLOAT64 = ("downcast", "cpu", "error")
 AUTO = "auto"
-POLICY_REASON = "TORCHDEVICE_POLICY_REASON"  # why `run` chose the policy, where it did
-RUN_CACHE = "TORCHDEVICE_RUN_CACHE"  # the cache's place as `run` found it: programs set XDG_CACHE_HOME for themselves
+POLICY_REASON = "TORCHDEVICE_POLICY_REASON"  # why `run` chose the policy
+RUN_CACHE = "TORCHDEVICE_RUN_CACHE"  # the cache folder of `run`; programs may set their own XDG_CACHE_HOME
 PROFILE = "TORCHDEVICE_PROFILE"  # the switch of `run --profile`
 MAX_DEVICES = 64
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"  # CUDA's own
@@ -34,7 +34,7 @@ _FALSE = frozenset({"0", "false", "no", "off", ""})
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: its field in `Config`, the variable that sets it, and the values it takes (none: free text)."""
+    """One setting: its field in `Config`, the variable that sets it, and the allowed values (none: any text)."""
 
     field: str
     variable: str
@@ -54,17 +54,17 @@ PACKAGES = "TORCHDEVICE_PACKAGES"
 
 @dataclass(frozen=True)
 class Config:
-    """The settings in force. `sources` tells for each field whether an argument, a variable or the default gave it."""
+    """The settings in force. `sources` has the source of each field: an argument, a variable or the default."""
 
     target: str = AUTO
     policy: str = "accelerate"
     log_level: str = "WARNING"
     fallback: str = AUTO
     float64: str = "downcast"
-    device_count: int = 1  # what code is told on a host with one device or none
+    device_count: int = 1  # the device count that code sees on a host with one device or none
     enabled: bool = True
     masquerade: bool = True
-    packages: bool = False  # stand-ins for packages that compute by CUDA itself
+    packages: bool = False  # stand-ins for packages with their own CUDA kernels
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def source(self, name: str) -> str:
@@ -77,12 +77,12 @@ class Config:
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
     def all_sources(self) -> dict[str, str]:
-        """The same for every field."""
+        """The source of every field."""
         return {each.name: self.source(each.name) for each in fields(self) if each.name != "sources"}
 
 
 def apply_to_children(config: Config, target: str) -> Callable[[], None]:
-    """Let child processes inherit the activation through the environment; the undo puts the environment back."""
+    """Set the environment so that child processes activate, too. Returns the undo."""
     wanted = {
         "TORCHDEVICE": "1",
         "TORCHDEVICE_TARGET": target,
@@ -104,7 +104,7 @@ def apply_to_children(config: Config, target: str) -> Callable[[], None]:
 
 @contextmanager
 def without_settings() -> Iterator[None]:
-    """An environment that sets nothing, inside."""
+    """Remove all TORCHDEVICE_ variables from the environment inside the block."""
     saved = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("TORCHDEVICE_")}
     try:
         yield
@@ -119,7 +119,7 @@ def resolve_config(
     packages: bool | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Config:
-    """Merge arguments over environment over defaults; a value that means nothing raises `ConfigError`."""
+    """Merge arguments over environment over defaults. An invalid value raises `ConfigError`."""
     environ = environment() if environ is None else environ
     arguments = {"target": target, "policy": policy}
     values: dict[str, Any] = {}
@@ -153,7 +153,7 @@ def _checked(setting: Setting, given: object, source: str) -> str:
         raise ConfigError(
             explain_error(
                 f"{where} was asked for",
-                "a setting is a string, so nothing was changed",
+                "a setting must be a string, so nothing was changed",
                 f"pass {setting.field} as a string, such as {(setting.allowed or ('cpu',))[0]!r}",
             )
         )
@@ -193,13 +193,15 @@ def _flag(variable: str, given: str) -> bool:
         return False
     raise ConfigError(
         explain_error(
-            f"{variable}={given!r} was asked for", "it is a switch, so nothing was changed", f"set {variable} to 0 or 1"
+            f"{variable}={given!r} was asked for",
+            "it must be 0 or 1, so nothing was changed",
+            f"set {variable} to 0 or 1",
         )
     )
 
 
 def cache_folder() -> Path:
-    """TORCHDEVICE_CACHE, or the place where this platform keeps what can be made again."""
+    """TORCHDEVICE_CACHE, or the cache folder of this platform."""
     if chosen := _chosen_folder("TORCHDEVICE_CACHE") or _chosen_folder(RUN_CACHE):
         return chosen
     if sys.platform == "darwin":
@@ -208,7 +210,7 @@ def cache_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """TORCHDEVICE_CACHE, or the place where this platform keeps what a user wrote."""
+    """TORCHDEVICE_CACHE, or the data folder of this platform."""
     if chosen := _chosen_folder("TORCHDEVICE_CACHE"):
         return chosen
     if sys.platform == "darwin":
@@ -217,7 +219,7 @@ def data_folder() -> Path:
 
 
 def _chosen_folder(variable: str) -> Path | None:
-    """Below the current folder would be what came with somebody's repository, and libraries in it would be loaded."""
+    """The folder in a variable, which must be absolute: libraries below the current folder must never be loaded."""
     given = environment().get(variable)
     if not given:
         return None
@@ -227,14 +229,14 @@ def _chosen_folder(variable: str) -> Path | None:
     raise ConfigError(
         explain_error(
             f"{variable}={given!r} was asked for",
-            "it is relative to whatever the current folder is, so it was not used",
+            "it is a relative path, so it was not used",
             f"set {variable} to an absolute path",
         )
     )
 
 
 def _xdg_folder(variable: str, otherwise: Path) -> Path:
-    """Its specification says that a relative path is to be ignored."""
+    """An XDG folder. The XDG specification says that relative paths are ignored."""
     given = Path(environment().get(variable) or otherwise)
     return (given if given.is_absolute() else otherwise) / "torchdevice"
 
@@ -245,8 +247,8 @@ def _count(given: str) -> int:
     raise ConfigError(
         explain_error(
             f"{DEVICE_COUNT}={given!r} was asked for",
-            "it is no number of devices, so nothing was changed",
-            f"set it to 1 … {MAX_DEVICES}: scripts that start a process per GPU start as many",
+            "it is not a valid number of devices, so nothing was changed",
+            f"set it to 1 … {MAX_DEVICES}: scripts with one process per GPU start as many processes",
         )
     )
 
@@ -254,7 +256,7 @@ def _count(given: str) -> int:
 def visible_devices(count: int, environ: Mapping[str, str] | None = None) -> int:
     """How many of `count` devices CUDA_VISIBLE_DEVICES leaves: none for `""` and `"-1"`, else as many as it names.
 
-    Which ones does not matter: a number that is not here is folded onto one that is. Read whenever somebody asks,
+    Which ones does not matter: a missing index is mapped to an existing one. The variable is read on every call,
     because scripts set it after `import torch`.
     """
     listed = (os.environ if environ is None else environ).get(VISIBLE_GPUS)
@@ -266,7 +268,7 @@ def visible_devices(count: int, environ: Mapping[str, str] | None = None) -> int
 
 
 def switched_on(variable: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment turns the switch `variable` on; unset and empty mean off."""
+    """Whether the environment sets the switch `variable` to on; unset and empty mean off."""
     environ = environment() if environ is None else environ
     return _flag(variable, environ.get(variable, ""))
 

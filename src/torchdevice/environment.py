@@ -1,8 +1,7 @@
-"""The one way to the settings in the environment, which says nothing where the environment is somebody else's.
+"""Reads our settings from the environment, and ignores an environment that must not be trusted.
 
-A program that runs for another user (set-uid, set-gid) has its caller's environment, and under `python -I` and `-E` the
-user wants it to decide nothing. What belongs to others (CUDA, NCCL, torchrun, SLURM) is read as they read it
-themselves, from `os.environ`.
+A set-uid or set-gid program gets its environment from another user, and `python -I` and `-E` ask to ignore it. The
+variables of others (CUDA, NCCL, torchrun, SLURM) are read directly from `os.environ`, as their owners do.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from pathlib import Path
 
 
 def is_ours() -> bool:
-    """Whether who set the environment may decide what this process does."""
+    """Whether the environment may configure this process."""
     if sys.flags.ignore_environment:  # -E, and -I which includes it
         return False
     return os.name != "posix" or (os.getuid(), os.getgid()) == (os.geteuid(), os.getegid())
 
 
 def environment() -> Mapping[str, str]:
-    """The environment; empty where it is somebody else's."""
+    """The environment; empty if it must be ignored."""
     return os.environ if is_ours() else {}
 
 
 def home() -> Path:
-    """The home of the user that this process acts for."""
+    """The home folder of the user that this process runs as."""
     if is_ours() or os.name != "posix":
         return Path.home()
     import pwd

@@ -1,30 +1,30 @@
-"""Every exception and warning that TorchDevice raises. Nothing else lives here.
+"""Every exception and warning that TorchDevice raises.
 
     TorchDeviceError
     ├── ConfigError (ValueError)              an unknown target, policy or environment value
     ├── AlreadyActive (RuntimeError)          a second activation with another configuration
-    ├── FallbackRefused (NotImplementedError) the target lacks an operator, and nothing may or can stand in for it
-    ├── TargetUnavailable (RuntimeError)      the target that was asked for is not on this machine
+    ├── FallbackRefused (NotImplementedError) the target lacks an operator, and no fallback is allowed or possible
+    ├── TargetUnavailable (RuntimeError)      this machine does not have the requested target
     ├── VirtualDeviceUnavailable (RuntimeError)   a virtual device cannot be built or installed here
-    ├── InterpreterUnsupported (RuntimeError) a sub-interpreter, or a free-threaded Python without its lock
-    ├── CollectiveUnsupported (NotImplementedError)   a collective that the backend here has no way to do
+    ├── InterpreterUnsupported (RuntimeError) a sub-interpreter, or a free-threaded Python without the GIL
+    ├── CollectiveUnsupported (NotImplementedError)   a collective that the available backend cannot do
     └── CudaOnlyError (NotImplementedError)   a feature of CUDA (or Metal) that no other device has
-        └── CudaExtensionRefused (OSError)    CUDA sources were to be compiled: torch without nvcc raises OSError
+        └── CudaExtensionRefused (OSError)    a build of CUDA sources; torch without nvcc raises OSError, too
 
-    TorchDeviceWarning (UserWarning)          something changes meaning, or a setting was ignored
+    TorchDeviceWarning (UserWarning)          a request changed its meaning, or a setting was ignored
 
-Each message says what was asked, what was decided and by which setting, and ends in a `Hint:`.
+Each message says what was asked, what was decided and by which setting, and ends with a `Hint:`.
 """
 
 from __future__ import annotations
 
 
 class TorchDeviceError(Exception):
-    """The root of the tree: `except TorchDeviceError` catches whatever this library raises by itself."""
+    """The base class: `except TorchDeviceError` catches every exception that TorchDevice itself raises."""
 
 
 class ConfigError(TorchDeviceError, ValueError):
-    """A setting has a value that means nothing."""
+    """A setting has an invalid value."""
 
 
 class AlreadyActive(TorchDeviceError, RuntimeError):  # noqa: N818 - reads as the state it reports
@@ -32,7 +32,7 @@ class AlreadyActive(TorchDeviceError, RuntimeError):  # noqa: N818 - reads as th
 
 
 class FallbackRefused(TorchDeviceError, NotImplementedError):  # noqa: N818
-    """The target lacks an operator, and the settings or the executors do not let it run elsewhere."""
+    """The target lacks an operator, and the settings or the executors do not allow a fallback."""
 
 
 class TargetUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
@@ -44,25 +44,25 @@ class VirtualDeviceUnavailable(TorchDeviceError, RuntimeError):  # noqa: N818
 
 
 class InterpreterUnsupported(TorchDeviceError, RuntimeError):  # noqa: N818
-    """This Python interpreter cannot run translation: a sub-interpreter, or one without its global lock."""
+    """This Python interpreter cannot run translation: it is a sub-interpreter, or its GIL is off."""
 
 
 class CollectiveUnsupported(TorchDeviceError, NotImplementedError):  # noqa: N818
-    """A collective was asked for that neither the backend here nor a combination of others can do."""
+    """A collective was requested that the available backend cannot do, not even by combining other collectives."""
 
 
 class CudaOnlyError(TorchDeviceError, NotImplementedError):
-    """A feature was asked for that exists only on the hardware that the code was written for."""
+    """A feature was requested that exists only on the hardware that the code was written for."""
 
 
 class CudaExtensionRefused(CudaOnlyError, OSError):  # noqa: N818
-    """CUDA sources were to be compiled. Programs with another way catch what torch raises without nvcc: OSError."""
+    """A program tried to compile CUDA sources. It is an OSError because torch raises OSError without nvcc."""
 
 
 class TorchDeviceWarning(UserWarning):
-    """What TorchDevice warns about: settings that it ignored, requests whose meaning it had to change."""
+    """A warning of TorchDevice: a setting was ignored, or a request changed its meaning."""
 
 
 def explain_error(asked: str, decided: str, hint: str) -> str:
-    """The one shape of a message: what was asked; what was decided, and by which setting; what to do."""
+    """Format a message: what was asked; what was decided, and by which setting; what to do."""
     return f"{asked}; {decided}.\nHint: {hint}"

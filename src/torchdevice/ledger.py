@@ -1,7 +1,7 @@
-"""Records of what was changed, how they are counted, what is remembered of a place, and who hears of them.
+"""Records of what was changed, their counts, the cache of places, and the listeners for new records.
 
-A record is built once per place (call site, API, request); after that a call costs one atomic count. Nothing here
-formats or prints: see `reporting`.
+A record is built once per place (call site, API, request); after that a call costs one atomic count. `reporting`
+formats and prints.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """A request that became another: which API, what was asked, what it became, why, and where in user code."""
+    """A redirected request: which API, what was asked, what it became, why, and where in user code."""
 
     api: str
     asked: str
@@ -50,7 +50,7 @@ class Changed(Redirect):
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A question to a device that is not here, answered by the one that is: which API, how, by what, and where."""
+    """A call about a missing device, answered for the target: which API, how, by what, and where."""
 
     api: str
     kind: str
@@ -60,7 +60,7 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """A call of a package that is not here: which name, what computes it, and where."""
+    """A call of a missing package: which name, what computes it, and where."""
 
     api: str
     by: str
@@ -72,10 +72,10 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """An operator that ran elsewhere.
+    """An operator that fell back.
 
     - `operator`: its name; `dtypes`: of its tensors.
-    - `executor`: what ran it: `"cpu"` or `"mlx"`; `"refused"` where nothing could or was allowed to; `reason`: why.
+    - `executor`: what ran it: `"cpu"` or `"mlx"`; `"refused"` if no executor could or was allowed to; `reason`: why.
     - `site`: where in user code.
     """
 
@@ -88,7 +88,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class FallbackTotals:
-    """The figures of a `Fallback`: `calls`, `seconds` they took, `bytes` moved between the target and the executor."""
+    """The figures of a `Fallback`: `calls`, their `seconds`, and `bytes` copied between the target and the executor."""
 
     calls: int
     seconds: float
@@ -102,7 +102,7 @@ class FallbackTotals:
 
 
 class Record(Protocol):
-    """What every record has."""
+    """The common interface of records."""
 
     @property
     def site(self) -> Site: ...
@@ -112,13 +112,13 @@ R = TypeVar("R", bound=Record)
 Listener = Callable[[R], None]
 Key = tuple[object, ...]
 
-# Places are told apart by code object and instruction, which is cheap but grows with code made by `exec`: beyond
-# this many they are folded into (file, line), so that memory stays flat.
+# Places are identified by code object and instruction, which is cheap, but their number grows with code made by `exec`.
+# Beyond this many, they are merged by (file, line), so that memory stays bounded.
 FOLD_BEYOND = 20_000
 
 
 def renew_after_fork(owner: object, attribute: str) -> None:
-    """Give a forked child a lock of its own: another thread may hold the parent's at that moment, and never let go."""
+    """Give a forked child a new lock, because a thread that does not exist in the child may hold the parent's."""
     there = weakref.ref(owner)
 
     def renew() -> None:
@@ -131,12 +131,12 @@ def renew_after_fork(owner: object, attribute: str) -> None:
 
 
 def _told(listener: Listener[R], record: R) -> bool:
-    """Tell a listener; False if it raised, which costs one warning, and it should be dropped."""
-    if sys.is_finalizing():  # modules are being taken down, the listener's own among them
+    """Call a listener. Returns False, after a warning, if it raised and should be dropped."""
+    if sys.is_finalizing():  # modules, also the listener's own, are being unloaded
         return True
     try:
         listener(record)
-    except Exception as error:  # user code must not fail because somebody listens
+    except Exception as error:  # user code must not fail because of a listener
         warnings.warn(
             f"torchdevice: the listener {listener!r} raised {error!r} and was dropped", TorchDeviceWarning, stacklevel=2
         )
@@ -145,7 +145,7 @@ def _told(listener: Listener[R], record: R) -> bool:
 
 
 class Source(Protocol):
-    """Who counts calls of a place without calling Python."""
+    """A counter in C++ for calls at a place."""
 
     def totals(self) -> FallbackTotals: ...
 
@@ -153,7 +153,7 @@ class Source(Protocol):
 class Tally(Generic[R]):
     """One place: its record and an atomic counter (`next` on an `itertools.count` needs no lock).
 
-    `sources` count there too.
+    `sources` are further counters for the same place.
     """
 
     __slots__ = ("_code", "_key", "_looks", "_moved", "_seconds", "counter", "record", "sources")
@@ -162,14 +162,14 @@ class Tally(Generic[R]):
         self.record = record
         self.counter = itertools.count()
         self._key = key
-        self._code = code  # held, so that its address is not reused while it is in a key
+        self._code = code  # kept alive, so that its address is not reused while it is in a key
         self._looks = 0
         self._seconds = 0.0
         self._moved = 0
         self.sources: list[Source] = []
 
     def totals(self) -> FallbackTotals:
-        """The figures so far; looking counts too, so earlier looks are taken off."""
+        """The figures so far. Reading the counter increments it, so earlier reads are subtracted."""
         calls = next(self.counter) - self._looks
         self._looks += 1
         figures = FallbackTotals(calls, self._seconds, self._moved)
@@ -179,15 +179,15 @@ class Tally(Generic[R]):
 
 
 class Ledger(Generic[R]):
-    """All records of one kind with their figures, and the listeners that hear of each place once.
+    """All records of one kind with their figures, and the listeners, which are called once per place.
 
-    `places` is what others remember of a place, for those who must find it without a lock by one look-up. Each entry
-    belongs to a tally, and both go together: an address in a key is that of a code object that is alive.
+    `places` is a cache of decisions per place, read without a lock by one look-up. Each entry belongs to a tally and is
+    removed with it, so an address in a key always belongs to a living code object.
     """
 
     def __init__(self) -> None:
         self.places: dict[Key, Any] = {}
-        self.epoch = 0  # ends when places are forgotten
+        self.epoch = 0  # increases when places are cleared
         self._tallies: dict[Key, Tally[R]] = {}
         self._folded: dict[R, FallbackTotals] = {}
         self._lock = threading.Lock()
@@ -196,12 +196,12 @@ class Ledger(Generic[R]):
         renew_after_fork(self, "_lock")
 
     def tally(self, frame: FrameType, about: Key, record: Callable[[Site], R]) -> Tally[R]:
-        """The tally of a place: where `frame` is, and what it is about. A new one gets a record; listeners are told."""
+        """The tally of a place: the position of `frame`, and `about`. For a new one, listeners get its record."""
         key = (id(frame.f_code), frame.f_lasti, *about)
         return self._tallies.get(key) or self._open(key, frame, record)
 
     def count(self, frame: FrameType, about: Key, record: Callable[[Site], R]) -> bool:
-        """Count a call at a place; whether the place is new."""
+        """Count a call at a place. Returns whether the place is new."""
         key = (id(frame.f_code), frame.f_lasti, *about)
         known = self._tallies.get(key)
         next((known or self._open(key, frame, record)).counter)
@@ -210,7 +210,7 @@ class Ledger(Generic[R]):
     def measure(
         self, frame: FrameType, about: Key, record: Callable[[Site], R], seconds: float = 0.0, moved: int = 0
     ) -> None:
-        """Count a call at a place that took some time and moved some bytes."""
+        """Count a call at a place, with its time and the bytes that it copied."""
         tally = self.tally(frame, about, record)
         with self._lock:
             next(tally.counter)
@@ -218,7 +218,7 @@ class Ledger(Generic[R]):
             tally._moved += moved
 
     def enter(self, record: R) -> None:
-        """Count a record that no line of code stands for, once in all."""
+        """Count a record that belongs to no line of code, once per process."""
         with self._lock:
             is_new = record not in self._folded
             self._folded.setdefault(record, FallbackTotals(1, 0.0, 0))
@@ -226,22 +226,22 @@ class Ledger(Generic[R]):
             self._tell(record)
 
     def remember(self, tally: Tally[R], key: Key, what: object, epoch: int) -> None:
-        """Put `what` at `places[key]`, unless the epoch in which it was decided is over.
+        """Store `what` at `places[key]`, unless the epoch in which it was decided is over.
 
-        An address in `key` must be that of the tally's code.
+        An address in `key` must be that of the tally's code object.
         """
         with self._lock:
-            if epoch == self.epoch and self._tallies.get(tally._key) is tally:  # else it was folded meanwhile
+            if epoch == self.epoch and self._tallies.get(tally._key) is tally:  # else it was merged in the meantime
                 self.places[key] = what
 
     def forget_places(self) -> None:
-        """What was decided so far holds no longer. The counts stay."""
+        """Clear the cached decisions. The counts are kept."""
         with self._lock:
             self.epoch += 1
             self.places.clear()
 
     def when_forgotten(self, callback: Callable[[], object]) -> None:
-        """Call this whenever tallies are let go: who counts at a place must ask for its tally again."""
+        """Register a callback for when tallies are dropped: counters of a place must then request its tally again."""
         if callback not in self._forgetful:
             self._forgetful.append(callback)
 
@@ -264,14 +264,14 @@ class Ledger(Generic[R]):
                 self._drop(listener)
 
     def _let_go(self) -> None:
-        """In this order: nobody may find a place after the tally that holds its code is gone."""
+        """Drop all tallies. The order matters: a place must be removed before the tally that keeps its code alive."""
         self.places.clear()
         for forget in self._forgetful:
             forget()
         self._tallies.clear()
 
     def _sums(self) -> dict[R, FallbackTotals]:
-        """Figures by record: by file and line, which do not grow with code that is made by `exec`."""
+        """Figures per record, that is, per file and line, whose number does not grow with code made by `exec`."""
         sums = dict(self._folded)
         for tally in self._tallies.values():
             figures, before = tally.totals(), sums.get(tally.record)
@@ -285,7 +285,7 @@ class Ledger(Generic[R]):
 
     @contextmanager
     def listening(self, listener: Listener[R]) -> Iterator[None]:
-        """Hear of each new place while inside."""
+        """Call `listener` for each new place inside the block."""
         with self._lock:
             self._listeners.append(listener)
         try:
@@ -312,8 +312,8 @@ class Ledger(Generic[R]):
             self._folded.clear()
 
 
-# Made when the process is: a forked child gets its lock back before anybody there asks.
+# Created at import, so that a forked child has new locks before it uses them.
 simulations: Ledger[Simulated] = Ledger()
 stand_ins: Ledger[StandIn] = Ledger()
-# Kept here, so that a report need not load `fallback` to learn that nothing fell back.
+# Defined here, so that a report without fallbacks does not load `fallback`.
 fallbacks: Ledger[Fallback] = Ledger()

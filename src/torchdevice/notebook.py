@@ -32,11 +32,11 @@ class Shown:
 
 
 def load(ipython: Any) -> None:
-    """Activate and register the magic."""
+    """Activate, and register the magic command."""
     session.activate()
 
     def report(line: str, cell: str) -> None:
-        """Run the cell, then show what was redirected in it, also if it fails."""
+        """Run the cell, then show what was redirected in it, even if it fails."""
         from IPython.display import display
 
         before = session.counts()
@@ -48,6 +48,6 @@ def load(ipython: Any) -> None:
 
 
 def unload(ipython: Any) -> None:
-    """`%unload_ext torchdevice`: torch is as it was."""
+    """`%unload_ext torchdevice`: deactivate."""
     ipython.magics_manager.magics["cell"].pop("torchdevice.report", None)
     session.deactivate()

@@ -1,4 +1,4 @@
-"""Who owns a path: every place on the way to it, and which of them another user could exchange. Root counts as ours."""
+"""Checks whether another user owns or could replace any part of a path. Files of root are trusted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 import stat
 from collections.abc import Iterator
 
-_LINKS = 40  # as many as Linux follows
+_LINKS = 40  # the limit of Linux
 
 
 def way_to(path: str | os.PathLike[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Every place that the system passes on its way to a path, links before what they lead to.
+    """Every file, folder and link that the system visits to resolve a path, each link before its target.
 
-    Ends where something is not there. Nothing that was passed can be exchanged by a user whom `foreign` and
-    `exchangeable` do not find: what comes after a place can be trusted if everything before it could.
+    Ends at the first one that does not exist. If neither `foreign` nor `exchangeable` is true for any of them, no other
+    user can replace the path.
     """
     waiting = os.path.abspath(path).split(os.sep)[::-1]
     at, links = os.sep, 0
@@ -44,15 +44,15 @@ def way_to(path: str | os.PathLike[str]) -> Iterator[tuple[str, os.stat_result]]
 
 
 def foreign(found: os.stat_result) -> bool:
-    """Whether something belongs to a user that is neither this one nor root."""
+    """Whether a file belongs to a user other than this one and root."""
     return found.st_uid not in (0, os.geteuid())
 
 
 def writable_by_others(found: os.stat_result) -> bool:
-    """Whether its group or everybody may write to it. A link's own mode means nothing."""
+    """Whether its group or all users may write to it. The mode of a link is ignored."""
     return not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def exchangeable(found: os.stat_result) -> bool:
-    """Whether others can exchange what is in a folder. The sticky bit (as on /tmp) forbids that."""
+    """Whether other users can replace the contents of a folder. The sticky bit (as on /tmp) prevents that."""
     return stat.S_ISDIR(found.st_mode) and writable_by_others(found) and not found.st_mode & stat.S_ISVTX

@@ -1,8 +1,8 @@
-"""What TorchDevice needs of the interpreter and of forks. Imports no torch: in a sub-interpreter that may never return.
+"""Handles interpreters and forks. Does not import torch, whose import can hang in a sub-interpreter.
 
-Interpreters that cannot work are refused, the garbage collector is paused during activation, a fork waits for an
-activation that is under way, and a child that lost its parent's accelerator says so at its first request. What such a
-child does instead is decided by `session`; locks of single objects are renewed by `ledger.renew_after_fork`.
+Unsupported interpreters are refused, the garbage collector is paused during activation, a fork waits for an activation
+in progress, and a forked child that cannot use its parent's accelerator warns at its first request. `session` decides
+what such a child does instead; `ledger.renew_after_fork` renews the locks of single objects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torchdevice.ledger import Redirect
 
 
 def _numbers() -> Any:
-    """Python's own module of sub-interpreters under the name that it has here; None in a Python without."""
+    """Python's module for sub-interpreters; None if this Python has none."""
     for name in ("_interpreters", "_xxsubinterpreters"):  # since 3.13, and before
         with contextlib.suppress(ImportError):
             return importlib.import_module(name)
@@ -30,7 +30,7 @@ def _numbers() -> Any:
 
 @contextlib.contextmanager
 def collector_resting() -> Iterator[None]:
-    """No garbage is collected inside: one full pass over what `import torch` made takes as long as an activation."""
+    """Pause the garbage collector. A full collection after `import torch` takes as long as an activation."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -41,32 +41,32 @@ def collector_resting() -> Iterator[None]:
 
 
 def refuse_sub_interpreter() -> None:
-    """`import torch` in a sub-interpreter hangs or fails inside torch's own C code: say so before it does."""
+    """Raise an error before `import torch` hangs or fails in torch's C code, as it does in a sub-interpreter."""
     numbers = _numbers()
     if numbers is not None and numbers.get_current() != numbers.get_main():
         raise InterpreterUnsupported(
             explain_error(
                 "torchdevice was asked for in a sub-interpreter",
                 "torch itself can be imported only in the main interpreter of a process",
-                "use a process of its own: multiprocessing, or concurrent.futures.ProcessPoolExecutor",
+                "use a separate process: multiprocessing, or concurrent.futures.ProcessPoolExecutor",
             )
         )
 
 
 def refuse_without_global_lock() -> None:
-    """Counts are exact, and activation is atomic, because of the lock; nobody has tried without."""
+    """Raise an error if the GIL is off. Exact counts and atomic activation rely on it."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise InterpreterUnsupported(
             explain_error(
                 "activation was asked for in a free-threaded Python",
-                "its global lock is off, and translation has never been tested without",
+                "its GIL is off, and translation has not been tested without it",
                 "run it with PYTHON_GIL=1, or python -X gil=1",
             )
         )
 
 
 def guard(lock: Any, in_child: Callable[[], None]) -> None:
-    """A fork waits for whoever holds the lock, so that no child begins with half of an activation; then `in_child`."""
+    """Make forks wait for the lock, so that no child starts in the middle of an activation, then call `in_child`."""
 
     def begin() -> None:
         lock.release()
@@ -77,7 +77,7 @@ def guard(lock: Any, in_child: Callable[[], None]) -> None:
 
 
 def say_lost(record: Redirect) -> None:
-    """A warning at the line that asked: what became of it, and why."""
+    """Warn at the line of the request: what it became, and why."""
     what = f"torchdevice: {record.api}({record.asked}) → {record.given}: {record.reason}"
-    text = f"{what}. Hint: start processes by spawn"
+    text = f"{what}. Hint: start processes with the spawn method"
     warnings.warn_explicit(text, TorchDeviceWarning, record.site.file, record.site.line)

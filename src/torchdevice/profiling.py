@@ -1,8 +1,8 @@
-"""Measures for `run --profile`: time by operator and device, and time by line of user code. Draws nothing.
+"""Measures for `run --profile`: time per operator and device, and time per line of user code.
 
-Operators are timed by a callback of torch's own, in C++ and in all threads (`virtual/native/observe.cpp`), which costs
-a fraction of a microsecond each. Lines are sampled: a thread looks a hundred times per second which line of user code
-every other thread is at, and adds the time since its last look to it.
+Operators are timed by a callback of torch, in C++ and in all threads (`virtual/native/observe.cpp`), which costs
+a fraction of a microsecond per operator. Lines are sampled: a hundred times per second a thread reads which line of
+user code every other thread is running, and adds the time since the last sample to it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Profiler:
     """The profile of one process, from `start` to `stop`."""
 
     def __init__(self) -> None:
-        """Before the session starts: executors are taken from their table then."""
+        """Must run before the session starts, because the session takes the executors from their table."""
         self._timer: ctypes.CDLL | None = None
         self._missing = ""
         self._lines = _Lines()
@@ -45,26 +45,26 @@ class Profiler:
         try:
             self._timer = _typed(load(OPERATOR_TIMES))
         except VirtualDeviceUnavailable as error:
-            self._missing = f"Only operators that ran elsewhere were timed. {error}"
+            self._missing = f"Only operators that fell back were timed. {error}"
             return
         for name, execute in self._executors.items():
             route.EXECUTORS[name] = _labelled(name.encode(), execute, self._timer)
 
     def start(self) -> None:
-        """From now on."""
+        """Start measuring."""
         if self._timer is not None:
             self._timer.td_observe()
         self._lines.start()
 
     def stop(self) -> None:
-        """What was measured stays; the executors are as they were for sessions to come."""
+        """Stop measuring and restore the executors. The figures are kept."""
         route.EXECUTORS.update(self._executors)
         if self._timer is not None:
             self._timer.td_observe_stop()
         self._lines.stop()
 
     def profile(self, fallbacks: Mapping[Fallback, FallbackTotals]) -> Profile:
-        """What was measured so far. Without the timer, the figures of the fallbacks are all there is by operator."""
+        """The figures so far. Without the C++ timer, only fallbacks have times per operator."""
         operators: dict[tuple[str, str], Timed] = {}
         half = 0.0
         if self._timer is None:
@@ -87,7 +87,7 @@ def _typed(timer: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def _labelled(label: bytes, execute: route.Executor, timer: ctypes.CDLL) -> route.Executor:
-    """An executor whose time counts as one piece, for the operator that it was called for."""
+    """An executor whose whole time is attributed to the operator that it was called for."""
 
     def run(*args: Any) -> Any:
         timer.td_observe_push(label)
@@ -100,7 +100,7 @@ def _labelled(label: bytes, execute: route.Executor, timer: ctypes.CDLL) -> rout
 
 
 class _Lines(threading.Thread):
-    """Samples the lines of user code that threads are at."""
+    """Samples the lines of user code that threads are running."""
 
     def __init__(self) -> None:
         super().__init__(name="torchdevice profile", daemon=True)
@@ -121,7 +121,7 @@ class _Lines(threading.Thread):
                     self._add(frame, thread == main, elapsed)
 
     def stop(self) -> None:
-        """Ends within one interval."""
+        """Stop within one interval."""
         self._ending.set()
         if self.is_alive() and threading.current_thread() is not self:
             self.join()
@@ -136,16 +136,16 @@ class _Lines(threading.Thread):
             if library is None and role == _LIBRARY:
                 library = frame
             frame = frame.f_back
-        frame = frame or library  # a program may be somebody's module
+        frame = frame or library  # the program itself may be an installed module
         if frame is not None and frame.f_lineno is not None:
             site = Site(frame.f_code.co_filename, frame.f_lineno)
             before = self.figures.get(site, Timed())
             self.figures[site] = before + Timed(1, elapsed, elapsed if elsewhere else 0.0)
 
     def _role(self, frame: FrameType) -> int:
-        """Whether a frame is of user code, of a library, of torch and us, or of Python's own."""
+        """Whether a frame runs user code, a library, torch or TorchDevice, or Python's standard library."""
         filename = frame.f_code.co_filename
-        if filename.startswith("<"):  # `-c`, stdin; or code that somebody generated
+        if filename.startswith("<"):  # `-c`, stdin, or generated code
             return _USER if frame.f_globals.get("__name__") == "__main__" else _INNER
         role = self._roles.get(filename)
         if role is None:

@@ -1,8 +1,8 @@
-"""pytest plugin: run a test-suite that was written for CUDA on this machine.
+"""pytest plugin: runs a test suite that was written for CUDA on this machine.
 
     pytest -p torchdevice.pytest_plugin --torchdevice-virtual cuda tests/
 
-It activates before any conftest is imported, in xdist's workers too, and ends with the summary line.
+It activates before any conftest is imported, also in workers of xdist, and prints the summary line at the end.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "--torchdevice-virtual",
         "TORCHDEVICE_VIRTUAL",
-        {"metavar": "DEV[:n][:real]", "help": "give the tests n devices of a type that this machine lacks"},
+        {"metavar": "DEV[:n][:real]", "help": "n virtual devices of a type that this machine lacks"},
     ),
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options, in a group of their own."""
-    group = parser.getgroup("torchdevice", "run CUDA-written tests on the device that is here")
+    """Add the options, in their own group."""
+    group = parser.getgroup("torchdevice", "run tests written for CUDA on the device of this machine")
     for name, variable, settings in OPTIONS:
         group.addoption(name, dest=variable.lower(), **settings)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Activate: conftests and test modules import torch, and take names from it."""
+    """Activate before conftests and test modules import names from torch."""
     given = {variable: getattr(early_config.known_args_namespace, variable.lower()) for _, variable, _ in OPTIONS}
     os.environ.update({variable: value for variable, value in given.items() if value is not None})
-    import torch  # noqa: F401  (first: it starts us by itself where the environment now asks for it)
+    import torch  # noqa: F401  (first: its import activates if the environment asks for it)
 
     from torchdevice.errors import TorchDeviceError
     from torchdevice.session import session
@@ -58,7 +58,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """One line; with xdist the workers do the asking, so there is nothing to tell here."""
+    """Print the summary line. With xdist the workers run the tests, and there is nothing to print here."""
     from torchdevice.session import session
 
     report = session.report()

@@ -1,4 +1,4 @@
-"""Reads files that somebody else wrote: regular ones alone, without waiting, and no more than was asked for."""
+"""Reads untrusted files: regular files only, without blocking, up to a given size."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import stat
 
 
 def read_regular(path: str | os.PathLike[str], largest: int) -> bytes:
-    """All of a file. A pipe, a device, a folder or a larger file is a ValueError; what it is shows once it is open."""
+    """Read a whole file. Raises ValueError for a pipe, a device, a folder or a larger file, checked after opening."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ValueError("no regular file")
+        raise ValueError("not a regular file")
     with open(descriptor, "rb") as file:
         data = file.read(largest + 1)  # it may grow while it is read
     if len(data) > largest:

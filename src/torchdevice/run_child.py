@@ -1,8 +1,8 @@
-"""The inside of `torchdevice run`: a process that reports at its end, on SIGUSR1, and shows no frames of ours.
+"""Runs inside the processes of `torchdevice run`: reports at exit and on SIGUSR1, and hides our stack frames.
 
-`run` replaces itself by Python and leaves two variables; `autoload` brings us here from `import torch`. The first
-process of a run that imports torch reports; the others leave their figures with it. What a report looks like is
-`reporting`; the command line is `cli.run`.
+`run` replaces itself with Python and passes two variables; `import torch` calls `autoload`, which calls this module.
+The first process of a run that imports torch reports; the others pass their figures to it. `reporting` formats reports,
+and `cli.run` is the command line.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from torchdevice.translate.translator import translator
 if TYPE_CHECKING:
     from torchdevice.profiling import Profiler
 
-# multiprocessing ends its children, and joins those that it must, before finalizers of negative priority.
+# multiprocessing terminates and joins its children before it runs finalizers of negative priority.
 _AFTER_CHILDREN = -1_000_000
 _SECONDS_TO_REPORT = 10.0
 
 
 def from_environment() -> Supervision | None:
-    """What the environment asks for, if anything. A bad value costs a warning."""
+    """The supervision that the environment asks for, if any. A bad value leads to a warning."""
     started_by_run = RUN in environment()
     profiled = switched_on(PROFILE)
     if not started_by_run and not environment().get(REPORT) and not profiled:
@@ -53,20 +53,20 @@ def from_environment() -> Supervision | None:
     except ConfigError as error:
         warnings.warn(f"torchdevice: {REPORT} is ignored: {error}", TorchDeviceWarning, stacklevel=2)
         return None
-    # Absolute, for the children too: programs change their folder.
+    # Absolute, also for child processes, because programs change their current folder.
     folder = Path(os.path.abspath(environment().get(RUN) or spool.new_folder()))
     os.environ[RUN] = str(folder)
     return Supervision(folder, destinations, started_by_run, profiled)
 
 
 def _profiler() -> Profiler:
-    from torchdevice.profiling import Profiler  # reads the fallbacks and the C++ library: few runs need them
+    from torchdevice.profiling import Profiler  # loads the fallbacks and the C++ library, which few runs need
 
     return Profiler()
 
 
 def _described(target: str | None) -> str:
-    """For the first line of a report: `cuda on mps` is a virtual device on a real one."""
+    """The target for the first line of a report: `cuda on mps` is a virtual cuda device backed by mps."""
     there = virtual.installed()
     if target is not None and there is not None and there.on != "cpu":
         return f"{target} on {there.on}"
@@ -74,7 +74,7 @@ def _described(target: str | None) -> str:
 
 
 class Supervision:
-    """This process's part in a run. `reports`: it is the one that does."""
+    """The role of this process in a run. `reports`: whether it writes the report."""
 
     def __init__(
         self, folder: Path, destinations: tuple[Destination, ...], started_by_run: bool, profiled: bool
@@ -91,7 +91,7 @@ class Supervision:
         self.must_work = started_by_run and self.reports and spool.began_here(folder)
 
     def attach(self) -> None:
-        """Take up the duties, once the session has been started (or was switched off by the user)."""
+        """Install the hooks, after the session was started (or switched off by the user)."""
         status = session.status()
         self._context = Context(
             target=_described(status.target),
@@ -110,7 +110,7 @@ class Supervision:
             sys.excepthook = tracebacks.followed_by(sys.excepthook, lambda error: packages.hint(error, str(device)))
         sys.excepthook = tracebacks.followed_by(sys.excepthook, lambda error: moved_from_the_cpu(error, translator))
         self._end_with_the_process()
-        # In a child, multiprocessing forgets the finalizers; a child by `os.fork` has those of its parent.
+        # multiprocessing clears the finalizers in its children; a child made by `os.fork` inherits its parent's.
         util.register_after_fork(self, Supervision._end_with_the_process)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_child=self._in_forked_child)
@@ -119,7 +119,7 @@ class Supervision:
             self._profiler.start()
 
     def give_up(self, error: Exception) -> NoReturn:
-        """The run was asked for something impossible: say so and end, before the program does half of its work."""
+        """Print an error and exit before the program starts, because a setting of the run cannot work."""
         spool.remove(self._folder)
         sys.stderr.write(f"torchdevice: {printable_lines(str(error))}\n")
         raise SystemExit(2)
@@ -131,13 +131,13 @@ class Supervision:
         self._inherited = session.counts()
 
     def _in_forked_child(self) -> None:
-        """What the parent had counted is the parent's; a thread that profiles does not come along."""
+        """Leave the parent's counts to the parent. The profiler's thread does not exist in a forked child."""
         self._pid, self._started = os.getpid(), time.monotonic()
         self._forked, self.reports, self._profiler = True, False, None
         self._end_with_the_process()
 
     def _counts(self) -> Counts:
-        """The figures of this process since it became one."""
+        """The figures of this process since it started."""
         seconds = time.monotonic() - self._started
         mine = session.counts().since(self._inherited) if self._forked else session.counts()
         profile = self._profiler.profile(mine.fallbacks) if self._profiler is not None else None
@@ -158,7 +158,7 @@ class Supervision:
             return
         try:
             spool.write(self._folder, counts)
-        except FileNotFoundError:  # the process that reports has ended before us
+        except FileNotFoundError:  # the process that reports has already ended
             if not self._forked:
                 self._write((Destination(SUMMARY),))
         except OSError as error:
@@ -172,14 +172,14 @@ class Supervision:
         wall = counts.seconds
         counts += spool.read(self._folder)
         if counts.unreadable:
-            sys.stderr.write(f"torchdevice: what {counts.unreadable} child process(es) left could not be read\n")
+            sys.stderr.write(f"torchdevice: the figures of {counts.unreadable} child process(es) could not be read\n")
         figures = {"seconds": wall, "processes": counts.processes, "process_seconds": counts.seconds}
         write(Report.of_counts(counts), Context(**{**vars(self._context), **figures}), destinations)
 
     def _handle_signals(self) -> None:
-        """SIGUSR1 writes the report so far; SIGTERM ends the program as it does, after a report that was asked for.
+        """SIGUSR1 writes the report so far. SIGTERM writes a requested report, then ends the program as usual.
 
-        Whoever has a use for a signal keeps it: SLURM, or a handler of the program's own.
+        A signal that the program or SLURM uses is left alone.
         """
         if threading.current_thread() is not threading.main_thread():
             return
@@ -195,11 +195,11 @@ class Supervision:
             signal.signal(signal.SIGTERM, self._on_termination)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        # In a thread: the signal may have come while this one holds the lock of the counts.
+        # In a thread, because the signal may arrive while this thread holds the lock of the counts.
         threading.Thread(target=self._write, args=((Destination(TEXT),),), name="torchdevice report").start()
 
     def _on_termination(self, number: int, frame: object) -> None:
-        if signal.getsignal(number) != self._on_termination:  # called by a handler of the program's: that one decides
+        if signal.getsignal(number) != self._on_termination:  # called by the program's own handler, which decides
             return
         reporting = threading.Thread(target=self._end, name="torchdevice report", daemon=True)
         reporting.start()

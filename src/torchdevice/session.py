@@ -1,6 +1,6 @@
-"""The only composer: configuration, host, translator and patches become a session that starts and ends.
+"""Combines configuration, host, translator and patches into a session that can be started and ended.
 
-State of the process is one `Session` object. The public functions of the package are its methods.
+One `Session` object holds the state of the process. The public functions of the package are its methods.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from torchdevice.translate.translator import Situation, Translator, translator
 
 @dataclass(frozen=True)
 class Status:
-    """The state of translation in this process, as `torchdevice.status()` tells it.
+    """The state of translation in this process, as returned by `torchdevice.status()`.
 
     - `active`: whether translation is on.
     - `target`: the device type that requests go to, `policy`: the policy. Both are None while translation is off.
-    - `sources`: for each setting where its value came from: `"argument"`, the name of a variable, or `"default"`.
-    - `override`: whether the CPU override is on, so that plain `cpu` requests yield the CPU.
-    - `patched`: the paths of the objects of torch that are replaced at the moment.
+    - `sources`: the source of each setting: `"argument"`, the name of a variable, or `"default"`.
+    - `override`: whether the CPU override is on, so that plain `cpu` requests get the CPU.
+    - `patched`: the paths of the objects of torch that are currently replaced.
     - `skipped`: the rows that do not apply to this version of torch, with reasons.
     - `redirected_calls`, `redirected_places`: how many calls were redirected, and from how many lines of code.
-    - `simulated_calls`: how many questions to a device that is not here were answered.
-    - `lost`: what the last `deactivate()` left as it was, because other code had replaced it in the meantime.
+    - `simulated_calls`: how many calls about a missing device were answered.
+    - `lost`: what the last `deactivate()` did not restore, because other code had replaced it in the meantime.
     """
 
     active: bool
@@ -66,12 +66,12 @@ class Status:
 
     @property
     def unanswered(self) -> tuple[str, ...]:
-        """Names that this torch asks of torch._C and that have no answer. The first look takes a second."""
+        """Names of torch._C that this torch uses and TorchDevice does not know. The first access takes a second."""
         return unanswered_names()
 
 
 class Session:
-    """The process's translation: at most one is active, whoever started it."""
+    """The translation of this process. At most one is active at a time."""
 
     def __init__(self, running: Translator) -> None:
         self._translator = running
@@ -80,7 +80,7 @@ class Session:
         self._lock = threading.RLock()
         self._config: Config | None = None
         self._applied: Applied | None = None
-        self._stack = ExitStack()  # of what is switched on: closing it switches all of it off
+        self._stack = ExitStack()  # the undo steps of everything that is switched on
         self._lost: tuple[str, ...] = ()
         self._masked: Masquerades | None = None
         self._distributed: Distributed | None = None
@@ -93,15 +93,15 @@ class Session:
         return self._applied is not None
 
     def activate(self, target: str | None = None, policy: str | None = None, packages: bool | None = None) -> None:
-        """Start translation in this process and in the processes that it starts.
+        """Start translation in this process and in its child processes.
 
-        - `target`: the device type to compute on, such as `"cpu"` or `"mps"`. None: the accelerator that is here, else
-          the CPU. One that is not here raises `TargetUnavailable`.
+        - `target`: the device type to compute on, such as `"cpu"` or `"mps"`. None: the accelerator of this machine, or
+          the CPU if there is none. A missing device raises `TargetUnavailable`.
         - `policy`: `"accelerate"` or `"portable"`, which requests are redirected.
-        - `packages`: whether imports of packages that compute by CUDA itself, such as `flash_attn`, find a stand-in.
+        - `packages`: whether imports of packages with their own CUDA kernels, such as `flash_attn`, find a stand-in.
 
-        An argument that is None is read from the environment, at the moment of the call. A value that means nothing
-        raises `ConfigError`. A second call with the same settings does nothing; with others it raises `AlreadyActive`.
+        An argument that is None is read from the environment at the time of the call. An invalid value raises
+        `ConfigError`. A second call with the same settings does nothing; with other settings it raises `AlreadyActive`.
         """
         config = resolve_config(target=target, policy=policy, packages=packages)
         refuse_without_global_lock()
@@ -113,7 +113,7 @@ class Session:
                 self._start(config)
 
     def deactivate(self) -> None:
-        """End translation and put every object of torch back, by identity. Does nothing if translation is off."""
+        """End translation and restore every original object of torch. Does nothing if translation is off."""
         with self._lock:
             if self._config is not None:
                 self._stop()
@@ -124,7 +124,7 @@ class Session:
         subclasses.notice(active=False)
         with collector_resting(), ExitStack() as stack:  # torch is never left half patched
             core.weights_only_cache_clear()
-            stack.callback(core.weights_only_cache_clear)  # last: what is cached before that may be ours
+            stack.callback(core.weights_only_cache_clear)  # last: entries cached before may hold our wrappers
             self._replace(config, host)
             stack.callback(self._restore)
             for undo in self._steps(config, host):
@@ -147,7 +147,7 @@ class Session:
         )
 
     def _look_again(self, visible: str | None) -> None:
-        """A script may choose its GPUs, or none, until it uses one."""
+        """Detect the host again, because a script may choose its GPUs, or none, until it uses one."""
         with self._lock:
             config = self._config
             if config is not None and os.environ.get(VISIBLE_GPUS) != visible:
@@ -155,7 +155,7 @@ class Session:
                 self._start(config)
 
     def _replace(self, config: Config, host: Host) -> None:
-        """Put in place what a host needs; all of it, or nothing. The translator decides what becomes of a request."""
+        """Apply everything that a host needs, or nothing if a step fails. The translator decides about requests."""
         filling = Situation(host, config.policy).fills
         replacements = [*self._replacements.select(filling, lacks_dtypes(host.type), not host.accelerated)]
         if config.masquerade:
@@ -169,7 +169,7 @@ class Session:
         self._applied = None
 
     def _steps(self, config: Config, host: Host) -> Iterator[Callable[[], object]]:
-        """What goes with the replacements: each step, when it is done, gives its undo."""
+        """The steps beside the replacements. Each step yields its undo."""
         assert self._applied is not None
         yield imported.rebind(self._applied).undo
         if config.masquerade:
@@ -193,23 +193,23 @@ class Session:
             yield _covered(config, host)
 
     def _masquerades(self) -> Masquerades:
-        """Answers for the namespaces of devices that are not here; built by the first activation."""
+        """Answers for the namespaces of missing devices; built by the first activation."""
         if self._masked is None:
             self._masked = Masquerades(self._translator)
         return self._masked
 
     def _process_groups(self) -> Distributed:
-        """torch.distributed on the backends that are here; built by the first activation."""
+        """torch.distributed on the available backends; built by the first activation."""
         if self._distributed is None:
             self._distributed = Distributed(self._translator, self._masquerades().audience, _note_staged)
         return self._distributed
 
     def _stop(self) -> None:
         self._config = None
-        self._stack.close()  # a step that fails does not keep the others from being undone
+        self._stack.close()  # undoes all steps, even if one fails
         if self._lost:
             warnings.warn(
-                f"torchdevice: {', '.join(self._lost)} had been replaced by somebody else and was left as it is",
+                f"torchdevice: {', '.join(self._lost)} was replaced by other code in the meantime and was not restored",
                 TorchDeviceWarning,
                 stacklevel=3,
             )
@@ -280,18 +280,18 @@ class Session:
                     self._start(before)
 
     def suspended(self) -> AbstractContextManager[None]:
-        """Leave requests for devices untouched inside a `with` block, in this thread and asyncio task only."""
+        """Do not translate device requests inside a `with` block, in this thread and asyncio task only."""
         return self._translator.suspended()
 
     def cpu_override(self) -> AbstractContextManager[None]:
-        """Let plain `cpu` requests yield the CPU inside a `with` block, in this thread and asyncio task only.
+        """Let plain `cpu` requests get the CPU inside a `with` block, in this thread and asyncio task only.
 
         It may be nested. Without it the policy `accelerate` sends `cpu` to the accelerator.
         """
         return self._translator.override.scope()
 
     def status(self) -> Status:
-        """Tell which settings are in force and where they came from, what is patched and skipped, and the counts."""
+        """Return the settings in force and their sources, what is patched and skipped, and the counts."""
         totals = self._translator.ledger.totals()
         config = self._config
         return Status(
@@ -310,30 +310,30 @@ class Session:
 
     def counts(self) -> Counts:
         """Everything that was counted in this process so far."""
-        with suppress(TorchDeviceWarning):  # `python -W error`: the record is there all the same
+        with suppress(TorchDeviceWarning):  # `python -W error`: the record exists even if the warning raises
             self._translator.aliases.look(self._translator)
         records = added(self._translator.ledger.totals(), self.simulated(), stand_ins.totals())
         return Counts(records, fallbacks.measured())
 
     def report(self) -> Report:
-        """Tell what was redirected so far (API, from → to, count, first place) and which operators ran elsewhere.
+        """Return what was redirected so far (API, from → to, count, first place) and which operators fell back.
 
-        `print(torchdevice.report())` prints it as a table. Counts go on over several activations in one process.
+        `print(torchdevice.report())` prints it as a table. Counts continue over several activations in one process.
         """
         return Report.of_counts(self.counts())
 
     def simulated(self) -> dict[Simulated, int]:
-        """Questions to devices that are not here, answered so far: each place with its number of calls."""
+        """The calls about missing devices answered so far: each place with its number of calls."""
         return self._masked.audience.ledger.totals() if self._masked is not None else {}
 
     def original(self, path: str) -> Any:
-        """Return torch's own object at `path`, such as `"torch.zeros"`, whether or not it is patched at the moment."""
+        """Return torch's own object at `path`, such as `"torch.zeros"`, whether or not it is currently patched."""
         if self._applied is not None and path in self._applied.originals:
             return self._applied.originals[path]
         return resolve_path(path)
 
     def is_patched(self, path: str) -> bool:
-        """Tell whether the object at `path`, such as `"torch.zeros"`, is replaced at the moment."""
+        """Return whether the object at `path`, such as `"torch.zeros"`, is currently replaced."""
         return self._applied is not None and path in self._applied.originals
 
     def confine_to_cpu(self, config: Config) -> None:
@@ -346,16 +346,16 @@ class Session:
                 self._translator.start(replace(now, host=Host("cpu"), at_first_decision=None, at_first_redirect=None))
 
     def _in_forked_child(self) -> None:
-        """A child that cannot use its parent's accelerator stays on the CPU.
+        """Keep a child that cannot use its parent's accelerator on the CPU.
 
-        Only what is Python is exchanged: locks of torch's dispatcher may be held by threads that are gone.
+        Only Python objects are replaced, because threads that no longer exist may hold locks of torch's dispatcher.
         """
         lost = self._translator.host.type
         if self._config is None or self._applied is None or not core.lost_by_fork(lost):
             return
         about_cuda = lost == "cuda" and not self.simulated() and not self._translator.has_asked_beyond(lost)
         if about_cuda and core.forked_as_worker():
-            return  # it is confined to the CPU when it begins, and torch.cuda is torch's own: nothing to exchange
+            return  # `confine_to_cpu` runs at its start, and torch.cuda is not replaced
         host = Host("cpu", lost=lost)
         self._applied.undo()
         self._replace(self._config, host)
@@ -363,7 +363,7 @@ class Session:
 
 
 class _Redirected(ContextDecorator, AbstractContextManager[None]):
-    """`redirect(...)` as a context manager that can be entered again and as a decorator."""
+    """`redirect(...)` as a reentrant context manager and as a decorator."""
 
     def __init__(self, session: Session, target: str | None, policy: str | None) -> None:
         self._open = functools.partial(session._redirected, target, policy)
@@ -378,7 +378,7 @@ class _Redirected(ContextDecorator, AbstractContextManager[None]):
         self._entered.pop().__exit__(*exception)
 
 
-if "session" not in globals():  # else somebody reloads this module: what is in force stays, and can still be undone
+if "session" not in globals():  # else this module is reloaded: the active session is kept
     session = Session(translator)
     process.guard(session._lock, session._in_forked_child)
 
@@ -386,12 +386,12 @@ if "session" not in globals():  # else somebody reloads this module: what is in 
 def explain(
     request: object = None, host: str | Host | None = None, policy: str | None = None, override: bool = False
 ) -> Decision:
-    """Tell what a request for a device becomes on a machine, and why. Changes nothing.
+    """Return what a device request becomes on a machine, and why. Changes nothing.
 
     - `request`: as code writes it: `"cuda:1"`, a `torch.device`, a number, or None for no device.
-    - `host`: a machine to ask about, such as `"mps"` or `"cuda:4"` (four devices). None: this machine.
+    - `host`: a hypothetical machine, such as `"mps"` or `"cuda:4"` (four devices). None: this machine.
     - `policy`: `"accelerate"` or `"portable"`. None: the one that the environment sets, else `"accelerate"`.
-    - `override`: whether the CPU override is taken to be on.
+    - `override`: whether to assume that the CPU override is on.
     """
     config = resolve_config(policy=policy)
     machine = this_host() if host is None else invent_host(host)
@@ -399,10 +399,10 @@ def explain(
 
 
 def activate_or_warn() -> None:
-    """For `import TorchDevice`: a bad setting must not break an import, so it costs a warning and the default."""
+    """For `import TorchDevice`: a bad setting must not break an import, so it leads to a warning and the default."""
     try:
         session.activate()
-    except AlreadyActive as error:  # what runs goes on
+    except AlreadyActive as error:  # the active session continues
         warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
     except ConfigError as error:
         warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
@@ -411,14 +411,14 @@ def activate_or_warn() -> None:
 
 
 def _entered(context: AbstractContextManager[object]) -> Callable[[], object]:
-    """Enter a context; the undo leaves it."""
+    """Enter a context. Returns its exit as the undo."""
     stack = ExitStack()
     stack.enter_context(context)
     return stack.close
 
 
 def _stand_ins(host: Host) -> Iterator[Callable[[], object]]:
-    """Packages that compute by CUDA itself can be imported from now on. Each step gives its undo."""
+    """Make packages with their own CUDA kernels importable. Each step yields its undo."""
     from torchdevice import virtual
     from torchdevice.packages import finder  # few sessions need it
 
@@ -430,7 +430,7 @@ def _stand_ins(host: Host) -> Iterator[Callable[[], object]]:
 
 
 def _covered(config: Config, host: Host) -> Callable[[], None]:
-    """Operators that the target lacks run elsewhere from now on; the undo takes that back."""
+    """Install fallbacks for operators that the target lacks. Returns the undo."""
     from torchdevice import fallback, virtual  # only a host with an accelerator needs them
 
     there = virtual.installed()
@@ -438,7 +438,7 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
     undo = fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
     if there is None or config.fallback != "off":
         return undo
-    there.library.call("allow_host", 0)  # what the accelerator beneath a virtual device lacks
+    there.library.call("allow_host", 0)  # for operators that the backing of a virtual device lacks
 
     def end() -> None:
         there.library.call("allow_host", 1)
@@ -450,11 +450,11 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 def _note_staged(operator: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:
     from torchdevice.fallback import route  # loaded already: only a host with an accelerator stages
 
-    route.note(operator, "cpu", "gloo reads the CPU's memory only", dtypes, seconds, moved)
+    route.note(operator, "cpu", "gloo can only use CPU memory", dtypes, seconds, moved)
 
 
 def _worker_replacement(config: Config) -> Iterator[Replacement]:
-    """DataLoader workers start through us: also a spawned one, which has never heard of this session."""
+    """Start DataLoader workers through our entry, also spawned ones, which do not inherit this session."""
     owner, name = core.WORKER_LOOP.rsplit(".", 1)
     entry = functools.partial(_worker_entry, config)
     yield Replacement(core.WORKER_LOOP, resolve_path(owner), name, entry)
@@ -485,5 +485,5 @@ original = session.original
 
 
 def is_active() -> bool:
-    """Tell whether translation is on in this process."""
+    """Return whether translation is on in this process."""
     return session.active

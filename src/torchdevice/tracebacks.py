@@ -1,9 +1,9 @@
-"""Keeps our frames out of what a program shows of itself: tracebacks, and the places of warnings.
+"""Hides our stack frames in tracebacks and in the locations of warnings.
 
-A wrapper of ours stands on the stack between the user's line and torch. Python has no way to hide a frame, so it is
-taken out where frames are shown: in the hooks for exceptions, in `traceback` (which `logging` and `unittest` use), and
-where a warning gets its place. What reads frames by itself (a debugger, faulthandler) sees the truth. What we have to
-say of an exception that ends a program follows it (`followed_by`). Knows no torch.
+Our wrappers are on the stack between the user's line and torch. Python cannot hide a frame, so frames are removed where
+they are shown: in the hooks for exceptions, in `traceback` (which `logging` and `unittest` use), and where a warning
+gets its location. Tools that read frames themselves (a debugger, faulthandler) still see them. `followed_by` prints our
+hint after an exception that ends a program. Does not import torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Hook = Callable[..., Any]
 
 
 def followed_by(show: Hook, say: Callable[[BaseException], str]) -> Hook:
-    """A hook for exceptions that adds what there is to say of one to what `show` shows."""
+    """An exception hook that calls `show` and then prints the hint that `say` returns."""
 
     def excepthook(kind: type[BaseException], value: BaseException, tb: TracebackType | None) -> None:
         show(kind, value, tb)
@@ -38,7 +38,7 @@ def followed_by(show: Hook, say: Callable[[BaseException], str]) -> Hook:
 
 
 def hide() -> None:
-    """From now on, in this process."""
+    """Hide our frames from now on in this process."""
     sys.excepthook = _showing_user_frames(sys.excepthook)
     threading.excepthook = _in_threads(threading.excepthook)
     sys.unraisablehook = _unraisable(sys.unraisablehook)
@@ -49,7 +49,8 @@ def hide() -> None:
         summarize(self, kind, value, without_ours(tb), *args, **options)
 
     traceback.TracebackException.__init__ = of_user_frames  # type: ignore[assignment, method-assign]
-    # Private, and looked up by C code for each warning: the public `showwarning` loses what `-X tracemalloc` adds.
+    # A private function, which C code looks up for each warning. The public `showwarning` loses the output of
+    # `-X tracemalloc`.
     show = getattr(warnings, "_showwarnmsg", None)
     if show is not None:
         warnings._showwarnmsg = _with_users_place(show)  # type: ignore[attr-defined]
@@ -83,7 +84,7 @@ def _unraisable(show: Hook) -> Hook:
 
 
 def strip(error: BaseException) -> None:
-    """Take our frames out of the traceback of an exception and of all that it is chained to."""
+    """Remove our frames from the traceback of an exception and of all exceptions chained to it."""
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
     while pending:
@@ -96,7 +97,7 @@ def strip(error: BaseException) -> None:
 
 
 def without_ours(tb: TracebackType | None) -> TracebackType | None:
-    """The traceback without our frames; one that has no others stays as it is."""
+    """The traceback without our frames; unchanged if it has no others."""
     kept = []
     following = tb
     while following is not None:
@@ -116,7 +117,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def _with_users_place(show: Hook) -> Hook:
-    """Warnings of torch name the line that called it: one of ours, unless they are moved on to who called us."""
+    """Move a warning of torch from the line of our wrapper to the line of user code that called it."""
 
     def showwarnmsg(message: Any) -> None:
         if message.filename.startswith(_OURS):
@@ -137,11 +138,11 @@ def _caller_of_ours(frame: FrameType | None, filename: str) -> FrameType | None:
 
 
 def _move(message: Any, to: FrameType) -> bool:
-    """Give the warning its place. False: it was shown for that place before, and is due once a place only."""
+    """Set the location of a warning. Returns False if it was already shown there and is due once per location only."""
     noted = _registry_of(message.filename)
     text, kind = str(message.message), message.category
     once_a_module = noted.pop((text, kind, 0), None)
-    once_a_line = noted.pop((text, kind, message.lineno), None)  # so that the next place gets here, too
+    once_a_line = noted.pop((text, kind, message.lineno), None)  # so that the next location gets here, too
     message.filename, message.lineno, message.line = to.f_code.co_filename, to.f_lineno, None
     if not once_a_module and not once_a_line:
         return True

@@ -137,7 +137,7 @@ def test_somebody_else_s_patch_survives_and_is_named() -> None:
     torchdevice.activate()
     patcher = mock.patch("torch.zeros", return_value="theirs")
     patcher.start()
-    with pytest.warns(torchdevice.TorchDeviceWarning, match=r"torch\.zeros had been replaced by somebody else"):
+    with pytest.warns(torchdevice.TorchDeviceWarning, match=r"torch\.zeros was replaced by other code"):
         torchdevice.deactivate()
     assert torch.zeros() == "theirs"
     patcher.stop()  # puts back our wrapper, which passes everything through

@@ -99,7 +99,7 @@ def test_a_disk_that_is_full_leaves_the_report_of_before(
 
     monkeypatch.setattr(os, "replace" if step == "replace" else "chmod", full)
     written(path, "other")
-    assert capsys.readouterr().err == f"torchdevice: no report in {path}: No space left on device\n"
+    assert capsys.readouterr().err == f"torchdevice: the report {path} was not written: No space left on device\n"
     assert path.read_text(encoding="utf-8") == before
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
 
@@ -141,14 +141,14 @@ def test_what_cannot_be_written_costs_a_line_and_no_exit_status(tmp_path: Path) 
     assert (done.returncode, done.stdout) == (7, "0\n"), done.stderr
     lost, line = (re.sub(r"process \d+", "process N", line) for line in done.stderr.splitlines())
     assert lost == "torchdevice: the figures of process N are lost: File too large"
-    assert line == f"torchdevice: no report in {tmp_path / 'limited.json'}: File too large"
+    assert line == f"torchdevice: the report {tmp_path / 'limited.json'} was not written: File too large"
     assert [path.name for path in tmp_path.iterdir()] == ["limited.py"]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has this device")
 def test_what_is_no_file_is_written_to_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     written(Path("/dev/full"))
-    assert capsys.readouterr().err == "torchdevice: no report in /dev/full: No space left on device\n"
+    assert capsys.readouterr().err == "torchdevice: the report /dev/full was not written: No space left on device\n"
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
@@ -168,7 +168,10 @@ def test_a_link_of_another_user_is_not_followed(where: str, tmp_path: Path, caps
     os.lchown(link, NOBODY, NOBODY)
     for path in (tmp_path / where, mine):
         written(path)
-        assert capsys.readouterr().err == f"torchdevice: no report in {path}: {link} is a link of another user\n"
+        assert (
+            capsys.readouterr().err
+            == f"torchdevice: the report {path} was not written: {link} is a link that belongs to another user\n"
+        )
     assert ours.read_text(encoding="utf-8") == "kept"
 
 
@@ -188,12 +191,12 @@ def test_a_pipe_that_nobody_reads_holds_nothing_up(
     path = tmp_path / "pipe"
     os.mkfifo(path)
     written(path)
-    assert capsys.readouterr().err == f"torchdevice: no report in {path}: nobody reads it\n"
+    assert capsys.readouterr().err == f"torchdevice: the report {path} was not written: it has no active reader\n"
     monkeypatch.setattr(files, "SECONDS_TO_READ", 0.05)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opened, and never read
     written(path, "x" * 1_000_000)
     os.close(reading)
-    assert capsys.readouterr().err == f"torchdevice: no report in {path}: nobody reads it\n"
+    assert capsys.readouterr().err == f"torchdevice: the report {path} was not written: it has no active reader\n"
 
 
 def test_a_pipe_that_somebody_reads_gets_the_whole_report(tmp_path: Path) -> None:
@@ -213,7 +216,7 @@ def test_places_that_take_no_file_cost_a_line(place: str, tmp_path: Path, capsys
     (tmp_path / "file").touch()
     written(tmp_path / place)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"torchdevice: no report in {tmp_path / place}: ")
+    assert line.startswith(f"torchdevice: the report {tmp_path / place} was not written: ")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
 
 

@@ -288,7 +288,7 @@ def test_destinations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_report_that_cannot_be_written_costs_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     destinations.write(REPORT, CONTEXT, (Destination("json", str(tmp_path / "no" / "r.json")), Destination("summary")))
     assert capsys.readouterr().err.splitlines() == [
-        f"torchdevice: no report in {tmp_path}/no/r.json: No such file or directory",
+        f"torchdevice: the report {tmp_path}/no/r.json was not written: No such file or directory",
         REPORT.summary(),
     ]
 

@@ -1,1 +1,1 @@
-"""Reports: what was changed, for people and for programs. Sees records only."""
+"""Reports of what was changed, as text, HTML and JSON. Works on records only."""

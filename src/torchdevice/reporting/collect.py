@@ -1,7 +1,7 @@
-"""A report as data: what was counted, rows and places, the one-line summary, plain columns. Formats nothing.
+"""A report as data: counts, rows, places, the one-line summary, plain columns.
 
-Counts can be added up over processes and subtracted between moments. The kinds of records that a report knows are the
-table `KINDS`. Formats are `text`, `json` and `html`; how counts reach one process from others is `spool`.
+Counts can be added over processes and subtracted between points in time. The table `KINDS` lists the kinds of records.
+The formats are in `text`, `json` and `html`. `spool` passes counts from child processes to the process that reports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V", int, FallbackTotals, "Timed")
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """How often (`calls`), how long (`seconds`), and how much of that in operators that ran `elsewhere`, in seconds."""
+    """Number of `calls`, total `seconds`, and the seconds of those in fallbacks (`elsewhere`)."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -38,7 +38,7 @@ class Profile:
     - `lines`: time by line of user code.
     - `seconds`: how long lines were sampled.
     - `operators_missing`: why there is no time by operator, else empty.
-    - `half_seconds`: what operators with float16 on a CPU took.
+    - `half_seconds`: seconds of operators with float16 on a CPU.
     """
 
     operators: Mapping[tuple[str, str], Timed] = field(default_factory=dict)
@@ -59,9 +59,9 @@ class Profile:
 
 @dataclass(frozen=True)
 class Counts:
-    """All figures of one process, or of several together. `seconds`: how long they ran, summed up.
+    """All figures of one process, or of several together. `seconds`: the sum of their run times.
 
-    `unreadable`: processes that left figures that nobody can read.
+    `unreadable`: number of processes whose figures could not be read.
     """
 
     records: Totals = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Counts:
         )
 
     def since(self, before: Counts) -> Counts:
-        """What was counted after `before`, which an earlier moment of the same process gave."""
+        """The difference to `before`, the counts of the same process at an earlier time."""
         return Counts(
             {
                 record: calls - before.records.get(record, 0)
@@ -107,7 +107,7 @@ NO_FALLBACK = FallbackTotals(0, 0.0, 0)
 
 
 def added(*parts: Mapping[Any, V]) -> dict[Any, V]:
-    """Figures of several, key by key."""
+    """The sum of several mappings, per key."""
     whole: dict[Any, V] = {}
     for part in parts:
         for key, figure in part.items():
@@ -122,17 +122,17 @@ STAND_IN = "stand-in"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of event: the heading of its table, and the words for its count in the summary."""
+    """One kind of event: the heading of its table, and the wording of its count in the summary."""
 
     title: str
     counted: str
 
 
-# In the order of reports.
+# In the order of their tables in a report.
 KINDS: Mapping[str, Kind] = {
     REDIRECTED: Kind("Redirected", "redirected"),
-    SIMULATED: Kind("Answered for a device that is not here", "answered"),
-    STAND_IN: Kind("Computed for packages that are not here", "computed by stand-ins"),
+    SIMULATED: Kind("Answered for a missing device", "answered"),
+    STAND_IN: Kind("Computed for missing packages", "computed by stand-ins"),
     CHANGED: Kind("Changed meaning", "changed meaning"),
     UNSUPPORTED: Kind("Unsupported", "unsupported"),
 }
@@ -140,7 +140,7 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Context:
-    """What a report says about the run as a whole. Everything here was found out by somebody else."""
+    """Facts about the run as a whole, given by the caller."""
 
     target: str = ""
     policy: str = ""
@@ -148,12 +148,12 @@ class Context:
     versions: Mapping[str, str] = field(default_factory=dict)
     processes: int = 1
     seconds: float = 0.0
-    process_seconds: float = 0.0  # of all processes together: what shares are shares of
-    policy_reason: str = ""  # where `run` chose the policy
+    process_seconds: float = 0.0  # of all processes together: the 100 % of shares
+    policy_reason: str = ""  # set if `run` chose the policy
 
     @property
     def chosen(self) -> list[str]:
-        """The policy that `run` chose and why, as a part of the last line; nothing where a user chose it."""
+        """The part of the last line that says which policy `run` chose and why; empty if the user chose it."""
         return [f"policy {self.policy}: {self.policy_reason}"] if self.policy_reason else []
 
 
@@ -196,12 +196,12 @@ class Place:
 
 @dataclass(frozen=True)
 class FallbackRow:
-    """One operator that ran elsewhere, at one line of user code.
+    """One operator that fell back, at one line of user code.
 
     - `operator`: such as `aten::_linalg_eigh`; `dtypes`: of its tensors.
     - `executor`: what ran it: `"cpu"` or `"mlx"`; `reason`: why.
     - `site`: the line of user code.
-    - `calls`, `seconds`, `bytes`: how often, how long, and how much was moved there and back.
+    - `calls`, `seconds`, `bytes`: the number of calls, their time, and the bytes copied to the executor and back.
     """
 
     operator: str
@@ -216,7 +216,7 @@ class FallbackRow:
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """One operator that ran elsewhere, at all its `places` together; `first` is the first of them.
+    """One operator that fell back, summed over all its `places`; `first` is the first of them.
 
     `operator`, `executor`, `reason`, `calls`, `seconds` and `bytes` are those of a `FallbackRow`.
     """
@@ -238,7 +238,7 @@ class Report:
     - `rows`: one per API and direction, most calls first.
     - `calls`, `places`: how many calls were redirected, from how many lines of code.
     - `by_place`: one per line of user code, in the order of files and lines.
-    - `fallbacks`: operators that ran elsewhere, the slowest first.
+    - `fallbacks`: operators that fell back, the slowest first.
     - `profile`: where the time went, if it was measured (`torchdevice run --profile`), else None.
     """
 
@@ -257,7 +257,7 @@ class Report:
     ) -> Report:
         """Make a report: group records by API and direction. The first place is the lowest line.
 
-        `totals` are the records with their counts, `fallbacks` the operators that ran elsewhere, `profile` the times.
+        `totals` are the records with their counts, `fallbacks` the operators that fell back, `profile` the times.
         The order of the records does not matter.
         """
         ran = {fallback: figures for fallback, figures in (fallbacks or {}).items() if fallback.executor != REFUSED}
@@ -289,11 +289,11 @@ class Report:
 
     @property
     def fallback_seconds(self) -> float:
-        """The time in seconds of operators that ran elsewhere."""
+        """The time in seconds of operators that fell back."""
         return sum(row.seconds for row in self.fallbacks)
 
     def by_operator(self) -> list[OperatorRow]:
-        """List what ran elsewhere, one row per operator and executor, the slowest first."""
+        """List the operators that fell back, one row per operator and executor, the slowest first."""
         groups: dict[tuple[str, str], list[FallbackRow]] = {}
         for row in self.fallbacks:
             groups.setdefault((row.operator, row.executor), []).append(row)
@@ -322,7 +322,7 @@ class Report:
         return sum(place.calls for place in members), len({place.site for place in members})
 
     def summary(self) -> str:
-        """Give one line: where calls went, how many, at how many places, what ran elsewhere, what cannot work."""
+        """Give one line: redirections, their calls and places, operators that fell back, unsupported calls."""
         if self.empty:
             return "torchdevice: nothing was redirected"
         ways: dict[str, str] = {}
@@ -350,7 +350,7 @@ class Report:
 
 
 def _shown(ways: Mapping[str, str], most: int = 3) -> list[str]:
-    """The first ways, and for what no shown way leads to the first way there: `nccl → gloo` happens once a run."""
+    """The ways to show: at least one per destination, so that `nccl → gloo`, once per run, is not lost."""
     first = {given: way for way, given in reversed(list(ways.items()))}
     others = [way for way in ways if way not in first.values()]
     kept = {*first.values(), *others[: max(0, most - len(first))]}
@@ -358,7 +358,7 @@ def _shown(ways: Mapping[str, str], most: int = 3) -> list[str]:
 
 
 def columns(rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines with aligned cells, for a stream."""
+    """Lines with aligned cells."""
     table = [tuple(map(printable, row)) for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]

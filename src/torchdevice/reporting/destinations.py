@@ -1,4 +1,4 @@
-"""Where a report goes: `text`, `json:PATH`, `html:PATH`, several with commas. How a file is written is `files`."""
+"""Where a report goes: `text`, `json:PATH`, `html:PATH`, separated by commas. `files` writes the files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torchdevice.printable import printable
 from torchdevice.reporting import files, html, json, text
 from torchdevice.reporting.collect import Context, Report
 
-REPORT = "TORCHDEVICE_REPORT"  # the variable that says where; empty: nowhere
+REPORT = "TORCHDEVICE_REPORT"  # the variable with the destinations; empty: none
 SUMMARY = "summary"
 TEXT = "text"
 FILES: dict[str, Callable[[Report, Context], str]] = {"json": json.render, "html": html.render}
 
-# A comma separates destinations only where one begins, so that paths may have commas.
+# A comma separates destinations only if a destination follows it, so paths may contain commas.
 _BETWEEN = re.compile(rf",(?=(?:{SUMMARY}|{TEXT}|(?:{'|'.join(FILES)}):))")
 
 
 @dataclass(frozen=True)
 class Destination:
-    """One place for a report. `path` is empty for what goes to stderr."""
+    """One destination of a report. `path` is empty for stderr."""
 
     form: str
     path: str = ""
@@ -34,13 +34,13 @@ class Destination:
 
 
 def is_destination(word: str) -> bool:
-    """Whether a word of a command line says where a report goes (and is not a script)."""
+    """Whether an argument is a destination (and not a script)."""
     form, colon, path = word.partition(":")
     return word == TEXT or (form in FILES and bool(colon) and bool(path))
 
 
 def parse(wanted: str) -> tuple[Destination, ...]:
-    """Read `text,html:report.html`; paths become absolute, since programs change their folder."""
+    """Parse `text,html:report.html`. Paths become absolute, because programs change their current folder."""
     found = []
     for word in filter(None, _BETWEEN.split(wanted.strip())):
         form, _, path = word.partition(":")
@@ -49,7 +49,7 @@ def parse(wanted: str) -> tuple[Destination, ...]:
         elif is_destination(word):
             found.append(Destination(form, _absolute(path)))
         else:
-            raise _refusal(word, "there is no such form")
+            raise _refusal(word, "no such format exists")
     return tuple(found)
 
 
@@ -57,7 +57,7 @@ def _absolute(path: str) -> str:
     try:
         return os.path.abspath(os.path.expanduser(path))
     except ValueError as error:  # a null byte
-        raise _refusal(path, f"it is no path: {error}") from error
+        raise _refusal(path, f"it is not a path: {error}") from error
 
 
 def _refusal(asked: str, decided: str) -> ConfigError:
@@ -67,7 +67,7 @@ def _refusal(asked: str, decided: str) -> ConfigError:
 
 
 def write(report: Report, context: Context, destinations: tuple[Destination, ...]) -> None:
-    """Write to each destination. What cannot be written costs a line on stderr, never an exception at exit."""
+    """Write to each destination. A failure prints a line on stderr and raises nothing, since the process is exiting."""
     forms = {destination.form for destination in destinations}
     written = [
         destination.path for destination in destinations if destination.path and _file(report, context, destination)
@@ -77,7 +77,7 @@ def write(report: Report, context: Context, destinations: tuple[Destination, ...
     elif report.profile is not None and not written:
         text.write_profile(report, sys.stderr)
     if SUMMARY in forms:
-        # The text ends in the summary already.
+        # The text report already ends with the summary.
         parts = [] if TEXT in forms else [report.summary(), *context.chosen]
         parts += [f"report in {', '.join(written)}"] * bool(written)
         hint = " (torchdevice run --report …)" if len(forms) == 1 and not report.empty else ""
@@ -90,6 +90,8 @@ def _file(report: Report, context: Context, destination: Destination) -> bool:
     try:
         files.write(destination.path, text)
     except OSError as error:
-        sys.stderr.write(printable(f"torchdevice: no report in {destination.path}: {error.strerror}") + "\n")
+        sys.stderr.write(
+            printable(f"torchdevice: the report {destination.path} was not written: {error.strerror}") + "\n"
+        )
         return False
     return True

@@ -1,4 +1,4 @@
-"""The report for a browser: one file with everything in it, made from `report.html.jinja`. Reads the source lines."""
+"""The report as one self-contained HTML file, made from `report.html.jinja`. Reads the source lines of user code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEMPLATE, LINES, FALLBACKS = "report.html.jinja", "table.html.jinja", "fallbacks
 
 @dataclass(frozen=True)
 class Line:
-    """One line of user code with all that happened there."""
+    """One line of user code with everything recorded for it."""
 
     file: str
     number: int
@@ -29,18 +29,18 @@ class Line:
 
 
 def render(report: Report, context: Context) -> str:
-    """The report as text of an HTML file."""
+    """The report as HTML."""
     return _fill(TEMPLATE, report, context)
 
 
 def fragment(report: Report) -> str:
-    """The tables of lines and of operators that ran elsewhere, alone, for a notebook."""
+    """Only the tables of lines and of fallbacks, for a notebook."""
     parts = [LINES] * bool(report.by_place) + [FALLBACKS] * bool(report.fallbacks)
     return "".join(_fill(part, report, Context()) for part in parts)
 
 
 def lines(report: Report) -> list[Line]:
-    """The places of a report by line of user code, with its source and a suggestion."""
+    """The places of a report grouped by line of user code, with its source and a suggestion."""
     found = []
     for site, members in itertools.groupby(report.by_place, key=lambda place: place.site):
         places = tuple(members)

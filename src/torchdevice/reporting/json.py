@@ -1,4 +1,4 @@
-"""The report for programs: JSON with a schema number and a stable order. docs/cli.md documents each field."""
+"""The report as JSON, with a schema number and a stable order. docs/cli.md documents each field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 def as_data(report: Report, context: Context) -> dict[str, Any]:
-    """The report as plain data. Fields are only ever added; a change of meaning is a new schema number."""
+    """The report as plain data. Fields are only added; a change of meaning gets a new schema number."""
     counts: dict[str, Any] = {}
     for kind in KINDS:
         calls, places = report.count(kind)
@@ -39,7 +39,7 @@ def as_data(report: Report, context: Context) -> dict[str, Any]:
 
 
 def render(report: Report, context: Context) -> str:
-    """The report as text of a JSON file."""
+    """The report as JSON text."""
     return json.dumps(as_data(report, context), indent=2, ensure_ascii=False) + "\n"
 
 

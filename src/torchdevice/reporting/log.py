@@ -1,6 +1,6 @@
-"""Records as messages of the logger `torchdevice`; Python's logging says who reads them.
+"""Logs records to the logger `torchdevice`.
 
-At INFO each place once. At DEBUG also the settings with their sources, and what an activation replaced.
+Level INFO: each place once. Level DEBUG: also the settings with their sources, and what an activation replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger("torchdevice")
 
 
 def apply(config: Config) -> Callable[[], None]:
-    """The level that was asked for; with one asked for and no logging set up, to stderr. The undo puts both back."""
+    """Set the configured level. If a level was given and logging is not set up, log to stderr. Returns the undo."""
     level_before, handler = logger.level, None
     logger.setLevel(config.log_level)
     if config.source("log_level") != "default" and not logger.hasHandlers():
@@ -40,22 +40,22 @@ def activated(config: Config, target: str, replaced: int) -> None:
 
 
 def redirected(record: Redirect) -> None:
-    """A request became another."""
+    """A request was redirected."""
     _say(record.site, f"{record.api}({record.asked}) → {record.given}: {record.reason}")
 
 
 def answered(record: Simulated) -> None:
-    """A device that is not here was asked something."""
+    """A call about a missing device was answered."""
     _say(record.site, f"{record.api} is {record.kind}, answered for {record.target}")
 
 
 def stood_in(record: StandIn) -> None:
-    """A package that is not here was called."""
+    """A stand-in of a missing package was called."""
     _say(record.site, f"{record.api} → {record.by}")
 
 
 def fell_back(record: Fallback) -> None:
-    """An operator ran elsewhere."""
+    """An operator fell back."""
     _say(record.site, f"{record.operator} ran on {record.executor}: {record.reason}")
 
 

@@ -1,4 +1,4 @@
-"""The tables of `run --profile`, from figures. How they are measured is `torchdevice.profiling`."""
+"""The tables of `run --profile`. `torchdevice.profiling` measures the figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def line_rows(profile: Profile) -> list[tuple[Site, Timed]]:
 
 
 def operator_table(profile: Profile) -> tuple[tuple[str, ...], Cells]:
-    """Headings and the first rows: a column a device, because that is the question."""
+    """Headings and the first rows, with one column per device."""
     places = devices(profile)
     everything = sum(timed.seconds for timed in profile.operators.values()) or 1.0
     rows = operator_rows(profile)
@@ -61,16 +61,16 @@ def operator_table(profile: Profile) -> tuple[tuple[str, ...], Cells]:
 
 
 def operator_note(profile: Profile) -> str:
-    """What is said below the operators: why there are none, or that most of their time has one cause."""
+    """The note below the operators: why there are none, or a hint about float16 on a CPU."""
     whole = sum(timed.seconds for timed in profile.operators.values())
     if not profile.half_seconds or profile.half_seconds < whole * DOMINATES:
         return profile.operators_missing
     share = f"{profile.half_seconds / whole:.0%}" if whole else "all"
-    return f"Hint: float16 is slow on a CPU and took {share} of this time; bfloat16 or float32 is faster there"
+    return f"Hint: float16 is slow on a CPU and took {share} of this time; bfloat16 and float32 are faster there"
 
 
 def line_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[str, ...], Cells]:
-    """Headings and the first rows: what each line took, and what it says."""
+    """Headings and the first rows: the time and the source of each line."""
     whole = profile.seconds or 1.0
     cells: Cells = [
         (
@@ -86,7 +86,7 @@ def line_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[st
 
 
 def took(seconds: float) -> str:
-    """A time, as people read it."""
+    """A time with a readable unit."""
     return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 

@@ -1,4 +1,4 @@
-"""How a line of user code would read if it named no device: one row a pattern. Suggestions only; nothing is edited."""
+"""Suggests how a line of user code could be written without naming a device: one row per pattern. Edits nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ DEFAULT = "torch.set_default_device(device)"
 _TYPE = r"(?:cuda|mps|xpu|hpu|npu|mlu|musa|mtia)"
 _QUOTED = rf"(?:(['\"]){_TYPE}(?::[^'\"]*)?\1)"
 
-# Names of torch.cuda (torch.xpu, torch.mps) for which torch.accelerator has one with the same meaning. Most of those
-# raise where there is no accelerator, so what does something is asked to do it only where there is one, and what
-# answers has another answer for a CPU.
+# Names of torch.cuda (torch.xpu, torch.mps) with an equivalent in torch.accelerator. Most of the equivalents raise an
+# error on a host without an accelerator. So a rewrite calls an action only if there is an accelerator, and a query has
+# a separate value for the CPU.
 _ACCELERATOR_NAMES = {
     "is_available": "is_available",
     "device_count": "device_count",
@@ -77,7 +77,7 @@ REWRITES = tuple((re.compile(pattern), replacement) for pattern, replacement in 
 
 
 def suggestion(line: str, asked: str) -> str | None:
-    """The line without its device type; where it has none (`torch.zeros(2)`), the one line that says it for all."""
+    """The line without its device type. For a line without one (`torch.zeros(2)`), a line that sets a default."""
     rewritten = line.strip()
     for pattern, replacement in REWRITES:
         rewritten = pattern.sub(replacement, rewritten)

@@ -1,4 +1,4 @@
-"""Takes out of a command line what looks like a secret: reports are pasted into bug reports."""
+"""Masks what looks like a secret in a command line, because reports are pasted into bug reports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 MASK = "***"
 
-# `--api-key`, `HF_TOKEN=`, `wandb.password`: the value that follows is a secret, whatever it looks like.
+# `--api-key`, `HF_TOKEN=`, `wandb.password`: the value that follows is always masked.
 _NAME = r"(?:api|access|secret|private|auth)[-_.]?key|token|secret|passw(?:or)?d|passphrase|credentials?"
 _NAMED = re.compile(rf"(?i)(?:^|[^a-z])(?:{_NAME})$")
 _NAMED_VALUE = re.compile(rf"(?is)((?:^|[^a-z])(?:{_NAME})[\"']?\s*[=:]\s*[\"']?)([^\s\"'&]+)")
-# What services hand out has a form of its own; so has a password in an address.
+# Tokens of known services, and passwords in URLs, are recognised by their form.
 _VALUE = re.compile(
     r"\b(?:hf_|sk-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|ASIA|AIza|eyJ[\w-]+\.eyJ)[\w.-]{8,}"
     r"|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"
@@ -19,7 +19,7 @@ _VALUE = re.compile(
 
 
 def without_secrets(words: Sequence[str]) -> Iterator[str]:
-    """The words of a command line, masked where they may tell a secret."""
+    """The arguments of a command line with secrets masked."""
     follows = False
     for word in words:
         if follows and not word.startswith("-"):

@@ -1,6 +1,6 @@
-"""How figures of child processes reach the process that reports: one small file a child, in a folder of the run.
+"""Passes the figures of child processes to the process that reports: one small file per child, in the run's folder.
 
-Knows files and figures; who writes, who reads and when is `run_child`'s business.
+`run_child` decides which process writes and reads, and when.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from torchdevice.ledger import Changed, Fallback, FallbackTotals, Redirect, Simu
 from torchdevice.ownership import writable_by_others
 from torchdevice.reporting.collect import Counts, Profile, Timed
 
-RUN = "TORCHDEVICE_RUN"  # the variable with the folder; it exists while a process of the run is there to report
+RUN = "TORCHDEVICE_RUN"  # the variable with the folder, which exists until the run is reported
 
 _BY_NAME = {kind.__name__: kind for kind in (Redirect, Changed, Simulated, StandIn, Fallback)}
 
 
-# The name of a run's folder has the process that began the run, the name of a file the process that left it.
+# The folder's name has the id of the process that started the run; a file's name has the id of its writer.
 _FOLDER = re.compile(r"torchdevice-(\d+)-[0-9a-f]{16}")
 _LEFT = re.compile(r"\d+-[0-9a-f]{8}\.(json|part)")
 
 
 def new_folder() -> str:
-    """A name for a run's folder. The first process that imports torch makes it, not whoever starts the run."""
+    """A name for a run's folder. The first process that imports torch creates it."""
     return os.path.join(tempfile.gettempdir(), f"torchdevice-{os.getpid()}-{os.urandom(8).hex()}")
 
 
 def began_here(folder: Path) -> bool:
-    """Whether this process, or the one that started it, began the run; otherwise the variable was left by another."""
+    """Whether this process or its parent started the run; otherwise the variable comes from another run."""
     named = _FOLDER.fullmatch(folder.name)
     return named is not None and int(named[1]) in (os.getpid(), os.getppid())
 
 
 def claim(folder: Path) -> bool:
-    """Whether the caller is the first of the run: that one makes the folder, and reports.
+    """Whether the caller is the first process of the run, which creates the folder and reports.
 
-    Where no folder can be made (a full disk) every process speaks for itself.
+    If no folder can be created (a full disk), every process reports its own figures.
     """
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700)
@@ -54,13 +54,13 @@ def claim(folder: Path) -> bool:
 
 
 def write(folder: Path, counts: Counts) -> None:
-    """Leave this process's figures. A reader never sees half a file; a process id that comes again adds a file.
+    """Write this process's figures atomically. A process with a reused id writes another file.
 
-    FileNotFoundError: the run has ended. Whoever sees its folder go may make another of that name.
+    Raises FileNotFoundError if the run has ended. A folder that another user created under that name is not used.
     """
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or writable_by_others(found):
-        raise FileNotFoundError(errno.ENOENT, "the folder of the run is not ours", str(folder))
+        raise FileNotFoundError(errno.ENOENT, "the folder of the run belongs to another user", str(folder))
     name = f"{os.getpid()}-{os.urandom(4).hex()}"
     unfinished = folder / f"{name}.part"
     with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -69,28 +69,28 @@ def write(folder: Path, counts: Counts) -> None:
 
 
 def read(folder: Path) -> Counts:
-    """The figures left so far, added up; no process has left any: none."""
+    """The sum of the figures written so far."""
     whole = Counts(processes=0)
     for path in sorted(path for path in folder.glob("*.json") if _LEFT.fullmatch(path.name)):
         try:
             whole += parse(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # a disk that was full, or somebody else's file
+        except (OSError, ValueError):  # a full disk, or a file of another program
             whole += Counts(processes=0, unreadable=1)
     return whole
 
 
 def parse(text: str) -> Counts:
-    """One file's figures; whatever else it holds is a ValueError."""
+    """Parse the figures in one file. Raises ValueError for anything else."""
     try:
         return _from_data(json.loads(text))
     except (TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise ValueError(f"no figures of a process: {error}") from error
+        raise ValueError(f"not the figures of a process: {error}") from error
 
 
 def remove(folder: Path) -> None:
-    """End of the run. A child that still writes loses: it sees no folder and reports by itself.
+    """End the run and remove its folder. A child that writes later finds no folder and reports its own figures.
 
-    Only what processes of a run left is deleted: the variable may name a folder that the program uses.
+    Only files written by `write` are deleted, because the variable may name a folder that the program uses.
     """
     with contextlib.suppress(OSError):
         while left := [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
@@ -152,7 +152,7 @@ _PLAIN = {"str": str, "int": int, "float": float}
 
 
 def _made(kind: Any, values: Sequence[Any]) -> Any:
-    """An object of a dataclass of ours from the values of its fields, each of the type that the class says."""
+    """Make a dataclass from the values of its fields, and check their types."""
     made = []
     for field, value in zip(dataclasses.fields(kind), values, strict=True):
         if field.type == "Site":
@@ -166,5 +166,5 @@ def _made(kind: Any, values: Sequence[Any]) -> Any:
 
 def _checked(kind: type, value: Any) -> Any:
     if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        raise TypeError(f"{value!r} is not a {kind.__name__}")
     return value

@@ -1,4 +1,4 @@
-"""The report for a terminal: tables by `rich`, or plain columns where there is no terminal or no colour is wanted."""
+"""The report as text: tables by `rich` in a terminal, plain columns without a terminal or colours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS = frozenset({"calls", "places", "time", "moved", "share", "in fallbacks
 
 @dataclass(frozen=True)
 class Table:
-    """What both forms draw."""
+    """A table, drawn by `rich` or as plain columns."""
 
     title: str
     headings: tuple[str, ...]
@@ -29,12 +29,12 @@ class Table:
 
 
 def write(report: Report, context: Context, stream: TextIO) -> None:
-    """The whole report; its last line is the summary."""
+    """Write the whole report. Its last line is the summary."""
     _draw(printable(_headline(context)), list(tables(report)), printable(last_line(report, context)), stream)
 
 
 def write_profile(report: Report, stream: TextIO) -> None:
-    """The tables of the profile alone."""
+    """Write only the tables of the profile."""
     _draw("", list(_profile(report)), "", stream)
 
 
@@ -81,7 +81,7 @@ def _write_rich(first: str, drawn: list[Table], last: str, stream: TextIO) -> No
 
 
 def tables(report: Report) -> Iterator[Table]:
-    """All tables of a report that have something in them."""
+    """All tables of a report that are not empty."""
     cells: list[tuple[str, ...]]
     for name, kind in KINDS.items():
         rows = report.of_kind(name)
@@ -103,7 +103,7 @@ def tables(report: Report) -> Iterator[Table]:
             )
             for row in elsewhere
         ]
-        yield Table("Ran elsewhere", FALLBACK_HEADINGS, cells)
+        yield Table("Operators that fell back", FALLBACK_HEADINGS, cells)
     yield from _profile(report)
 
 
@@ -111,18 +111,18 @@ def _profile(report: Report) -> Iterator[Table]:
     if report.profile is not None:
         yield Table("Time by operator", *operator_table(report.profile), operator_note(report.profile))
         headings, rows = line_table(report.profile, short)
-        yield Table("Time by line", headings, rows, "" if rows else "no line was seen running")
+        yield Table("Time by line", headings, rows, "" if rows else "no line was sampled")
 
 
 def short(site: Site) -> str:
-    """The place as one would type it from here: relative where the file is below the current folder."""
+    """The place, with a relative path if the file is below the current folder."""
     here = os.path.join(os.getcwd(), "")
     file = site.file[len(here) :] if site.file.startswith(here) else site.file
     return f"{file}:{site.line}"
 
 
 def size(number: float) -> str:
-    """Bytes, as people read them."""
+    """A number of bytes with a readable unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000 or unit == "GB":
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
@@ -136,7 +136,7 @@ def _headline(context: Context) -> str:
 
 
 def last_line(report: Report, context: Context) -> str:
-    """The summary, how long everything took, and how much of that in operators that ran elsewhere."""
+    """The summary, the total time, and the time in fallbacks."""
     parts = [report.summary(), f"{context.seconds:.1f} s"]
     if context.processes > 1:
         parts.append(f"{context.processes} processes")
