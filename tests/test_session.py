@@ -146,7 +146,7 @@ def test_every_setting_that_differs_is_refused_by_name(variable: str, monkeypatc
     monkeypatch.setenv(variable, value)
     with pytest.raises(torchdevice.AlreadyActive) as refused:
         torchdevice.activate()
-    assert f"activation with {named} was asked for" in str(refused.value)
+    assert f"activation with {named} was requested" in str(refused.value)
     assert f"already active with {named.partition('=')[0]}=" in str(refused.value)
     torchdevice.deactivate()
     torchdevice.activate()

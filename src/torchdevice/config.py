@@ -152,7 +152,7 @@ def _checked(setting: Setting, given: object, source: str) -> str:
     if not isinstance(given, str):
         raise ConfigError(
             explain_error(
-                f"{where} was asked for",
+                f"{where} was requested",
                 "a setting must be a string, so nothing was changed",
                 f"pass {setting.field} as a string, such as {(setting.allowed or ('cpu',))[0]!r}",
             )
@@ -164,7 +164,7 @@ def _checked(setting: Setting, given: object, source: str) -> str:
             return value
     raise ConfigError(
         explain_error(
-            f"{where} was asked for",
+            f"{where} was requested",
             f"{setting.field} has no such value, so nothing was changed",
             f"use one of {', '.join(setting.allowed)}",
         )
@@ -193,7 +193,7 @@ def _flag(variable: str, given: str) -> bool:
         return False
     raise ConfigError(
         explain_error(
-            f"{variable}={given!r} was asked for",
+            f"{variable}={given!r} was requested",
             "it must be 0 or 1, so nothing was changed",
             f"set {variable} to 0 or 1",
         )
@@ -228,7 +228,7 @@ def _chosen_folder(variable: str) -> Path | None:
         return folder
     raise ConfigError(
         explain_error(
-            f"{variable}={given!r} was asked for",
+            f"{variable}={given!r} was requested",
             "it is a relative path, so it was not used",
             f"set {variable} to an absolute path",
         )
@@ -246,7 +246,7 @@ def _count(given: str) -> int:
         return int(given)
     raise ConfigError(
         explain_error(
-            f"{DEVICE_COUNT}={given!r} was asked for",
+            f"{DEVICE_COUNT}={given!r} was requested",
             "it is not a valid number of devices, so nothing was changed",
             f"set it to 1 … {MAX_DEVICES}: scripts with one process per GPU start as many processes",
         )

@@ -46,7 +46,7 @@ def refuse_sub_interpreter() -> None:
     if numbers is not None and numbers.get_current() != numbers.get_main():
         raise InterpreterUnsupported(
             explain_error(
-                "torchdevice was asked for in a sub-interpreter",
+                "torchdevice was requested in a sub-interpreter",
                 "torch itself can be imported only in the main interpreter of a process",
                 "use a separate process: multiprocessing, or concurrent.futures.ProcessPoolExecutor",
             )
@@ -58,7 +58,7 @@ def refuse_without_global_lock() -> None:
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise InterpreterUnsupported(
             explain_error(
-                "activation was asked for in a free-threaded Python",
+                "activation was requested in a free-threaded Python",
                 "its GIL is off, and translation has not been tested without it",
                 "run it with PYTHON_GIL=1, or python -X gil=1",
             )

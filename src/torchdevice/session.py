@@ -239,7 +239,7 @@ class Session:
         if config.enabled and others:
             raise AlreadyActive(
                 explain_error(
-                    f"activation with {', '.join(f'{name}={getattr(asked, name)!r}' for name in others)} was asked for",
+                    f"activation with {', '.join(f'{name}={getattr(asked, name)!r}' for name in others)} was requested",
                     "translation is already active with "
                     + ", ".join(f"{name}={getattr(there, name)!r} ({running.source(name)})" for name in others),
                     "call torchdevice.deactivate() first, or use `with torchdevice.redirect(...)`",

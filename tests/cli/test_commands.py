@@ -33,7 +33,7 @@ def test_help_fits_a_screen_and_ends_in_two_examples(command: str | None, capsys
     [
         (["docter"], "torchdevice: no command or script 'docter', did you mean doctor? (see torchdevice --help)"),
         (["explain", "nonsense"], "torchdevice explain: 'nonsense' is not a device that torch knows"),
-        (["explain", "cuda", "--host", "toaster"], "torchdevice explain: host='toaster' was asked for"),
+        (["explain", "cuda", "--host", "toaster"], "torchdevice explain: host='toaster' was requested"),
         (["virtual"], "torchdevice virtual: the following arguments are required: action"),
         (["virtual", "info", "--force"], "torchdevice virtual: --force is an option of build only"),
         (["scan", "nowhere"], "torchdevice scan: nowhere does not exist"),
@@ -66,7 +66,7 @@ def test_the_command_line_loads_no_torch() -> None:
         ("cuda:1 --host mps", "cuda:1 → mps:0: no cuda here: the accelerator is mps\n"),
         ("none --host cuda --policy portable", "none given → cpu: no device given: left to torch by policy=portable\n"),
         ("mps:3 --host cuda:4", "mps:3 → cuda:3: no mps here: the accelerator is cuda\n"),
-        ("cpu:-1 --host cuda", "cpu:-1 → cpu: cpu:-1 asks for the real CPU\n"),
+        ("cpu:-1 --host cuda", "cpu:-1 → cpu: cpu:-1 requests the real CPU\n"),
     ],
 )
 def test_explain_one_request(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -380,7 +380,7 @@ def test_without_an_installation(tmp_path: Path) -> None:
 def test_an_impossible_target_ends_the_run() -> None:
     done = torchdevice("run", "--target", "xpu", "-c", "import torch; print('never')")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("torchdevice: target='xpu' (TORCHDEVICE_TARGET) was asked for")
+    assert done.stderr.startswith("torchdevice: target='xpu' (TORCHDEVICE_TARGET) was requested")
     assert "Hint:" in done.stderr
 
 

@@ -1,2 +1,4 @@
-"""The policy: which device a request becomes, as pure functions. Nothing here patches, logs or keeps state
-(except `override`, which is the process-wide switch that the policy itself defines)."""
+"""The policy decides which device a request becomes. It consists of pure functions: they do not patch or log.
+
+The only state is the CPU override, a process-wide switch that the policy itself defines.
+"""

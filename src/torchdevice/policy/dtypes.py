@@ -1,11 +1,11 @@
-"""dtypes that an accelerator lacks, and what stands for them there. Which devices exist is `hosts`."""
+"""Dtypes that an accelerator lacks, and their replacements. The devices of a host are in `hosts`."""
 
 from __future__ import annotations
 
 import torch
 
-# The Metal framework has no 64-bit floats: NumPy's default dtype would otherwise stop almost every script. It has no
-# 8-bit floats either, in which large models are published; float16 is the smallest type that holds their values.
+# Metal has no 64-bit floats. They are NumPy's default dtype, so many scripts would fail without a replacement. Metal
+# has no 8-bit floats either, in which large models are published. float16 is the smallest type that holds their values.
 _FLOAT8 = [
     dtype for name, dtype in vars(torch).items() if name.startswith("float8_") and isinstance(dtype, torch.dtype)
 ]
@@ -15,12 +15,12 @@ _NARROWED = {
 
 
 def dtype_on(device_type: str, dtype: torch.dtype) -> torch.dtype:
-    """`dtype` if a device of this type has it, else the nearest that it has."""
+    """Returns `dtype` if devices of this type support it, else the nearest supported dtype."""
     return _NARROWED.get(device_type, {}).get(dtype, dtype)
 
 
 def narrowed_dtypes(device_type: str) -> list[tuple[str, str]]:
-    """The names of the dtypes that devices of this type lack, each with that of what stands for it."""
+    """The names of the dtypes that devices of this type lack, each with the name of its replacement."""
     pairs = _NARROWED.get(device_type, {}).items()
     return [(str(lacking).removeprefix("torch."), str(there).removeprefix("torch.")) for lacking, there in pairs]
 
@@ -33,5 +33,5 @@ def refused_dtype(name: str) -> torch.dtype | None:
 
 
 def lacks_dtypes(device_type: str) -> bool:
-    """Whether devices of this type lack a dtype that programs ask for."""
+    """Whether devices of this type lack a dtype that programs commonly use."""
     return device_type in _NARROWED

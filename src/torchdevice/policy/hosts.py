@@ -1,4 +1,4 @@
-"""What a machine offers: the real one, or one invented for `explain`. How requests are decided lives in `resolve`."""
+"""The accelerators of a machine: this one, or a hypothetical one for `explain`. `resolve` decides requests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torchdevice._torch.core import RealDevice, cuda_devices_by_nvml, lost_by_fork
 from torchdevice.errors import ConfigError, TargetUnavailable, explain_error
 
-# Types that torch can parse and that are no accelerators: they are never redirected, on any host. Everything
-# else that torch can parse is one, so a type that a later torch adds is redirected without a change here.
+# Types that torch can parse but that are not accelerators. They are never redirected, on any host. Every other type
+# that torch can parse counts as an accelerator, so a type added by a later torch is redirected without a change here.
 NOT_ACCELERATORS = frozenset({"cpu", "meta", "mkldnn", "opengl", "opencl", "ideep", "vulkan", "lazy"})
 
 
@@ -18,8 +18,10 @@ NOT_ACCELERATORS = frozenset({"cpu", "meta", "mkldnn", "opengl", "opencl", "idee
 class Host:
     """A machine as the policy sees it.
 
-    - `type`: the device type to compute on; `count`: how many there are; `current`: the number of the current one.
-    - `lost`: the type of an accelerator that this process cannot use, because it was forked from one that does.
+    - `type`: the device type that computes.
+    - `count`: the number of its devices.
+    - `current`: the index of the current device.
+    - `lost`: the type of an accelerator that this process cannot use, because its parent used it before the fork.
     """
 
     type: str
@@ -29,17 +31,17 @@ class Host:
 
     @property
     def accelerated(self) -> bool:
-        """True if there is an accelerator."""
+        """True if the host has an accelerator."""
         return self.type != "cpu"
 
 
 def is_accelerator(device_type: str) -> bool:
-    """Whether requests for this type are requests for an accelerator."""
+    """Whether a request for this type is a request for an accelerator."""
     return device_type not in NOT_ACCELERATORS
 
 
 def invent_host(description: str | Host) -> Host:
-    """`"mps"`, `"cuda"`, `"cuda:4"` (four devices), `"xpu"`, `"cpu"`: a host that need not exist."""
+    """Makes a host from its description: `"mps"`, `"cuda"`, `"cuda:4"` (four devices), `"xpu"`, `"cpu"`."""
     if isinstance(description, Host):
         return description
     kind, _, count = str(description).strip().lower().partition(":")
@@ -48,7 +50,7 @@ def invent_host(description: str | Host) -> Host:
     except RuntimeError as error:
         raise ConfigError(
             explain_error(
-                f"host={description!r} was asked for",
+                f"host={description!r} was requested",
                 f"torch has no device type {kind!r}",
                 "try mps, cuda:4, xpu or cpu",
             )
@@ -56,7 +58,7 @@ def invent_host(description: str | Host) -> Host:
     if count and not (count.isdecimal() and int(count) > 0):
         raise ConfigError(
             explain_error(
-                f"host={description!r} was asked for", f"{count!r} is no number of devices", "write cuda:4 for four"
+                f"host={description!r} was requested", f"{count!r} is not a number of devices", "write cuda:4 for four"
             )
         )
     return Host(kind, int(count or 1))
@@ -69,7 +71,7 @@ def this_host() -> Host:
         return Host("cpu")
     kind = built_for.type
     count = cuda_devices_by_nvml() if kind == "cuda" else None
-    if count != 0 and lost_by_fork(kind):  # any other question would raise, or end the process
+    if count != 0 and lost_by_fork(kind):  # any other call to the device would raise an error or abort the process
         return Host("cpu", lost=kind)
     if count is None:
         module = torch.get_device_module(kind)
@@ -78,31 +80,34 @@ def this_host() -> Host:
 
 
 def is_untouched(host: Host) -> bool:
-    """Whether nothing has used the host's GPUs yet: which of them there are may still change."""
+    """Whether no code has used the host's GPUs yet, so that the set of visible GPUs can still change."""
     return host.type == "cuda" and not torch.cuda.is_initialized()
 
 
 def _current_index(kind: str) -> int:
-    """Asking torch initialises the device, which forked children then cannot use; before that it is the first one."""
+    """The current device index, read only if the device is initialized; before that it is 0.
+
+    Reading it initializes the device, and then forked children could not use it.
+    """
     is_initialized = getattr(torch.get_device_module(kind), "is_initialized", None)
     return torch.accelerator.current_device_index() if is_initialized is None or is_initialized() else 0
 
 
 def target_host(target: str, source: str) -> Host:
-    """The host that a configured target stands for: this machine's accelerator, or its CPU."""
+    """The host for a configured target: this machine with its accelerator, or only its CPU."""
     host = this_host()
     if target in ("auto", host.type) or (host.lost and target == host.lost):
         return host
     if target == "cpu":
         return Host("cpu")
     allowed = ", ".join(dict.fromkeys(("auto", host.type, "cpu")))
-    asked = f"target={target!r} ({source}) was asked for"
+    asked = f"target={target!r} ({source}) was requested"
     try:
         kind = RealDevice(target)
     except RuntimeError as error:
         raise ConfigError(explain_error(asked, "torch has no such device type", f"use one of {allowed}")) from error
     if kind.index is not None or not is_accelerator(kind.type):
-        raise ConfigError(explain_error(asked, "a target is a device type", f"use one of {allowed}"))
+        raise ConfigError(explain_error(asked, "a target must be the type of an accelerator", f"use one of {allowed}"))
     raise TargetUnavailable(
         explain_error(
             asked,

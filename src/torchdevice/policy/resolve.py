@@ -1,8 +1,8 @@
-"""The policy table as one pure function: (request, who asks, host, policy, conditions) → Decision.
+"""The policy table as one pure function: (request, caller, host, policy, conditions) → Decision.
 
-Parsing a request and the CPU override live here too, because `cpu:-1` gets its meaning here. The override is a
-process-wide switch that `cpu:-1` flips, and a scope that nests. Caching, recording and recognising callers do not live
-here: see `translate.translator` and `translate.callers`.
+This module also parses requests and holds the CPU override, because `cpu:-1` is both. The override has two parts: a
+process-wide switch that `cpu:-1` flips, and a scope that can be nested. Caching and recording are in
+`translate.translator`. `translate.callers` recognizes callers.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class CpuOverride:
         renew_after_fork(self, "_lock")
 
     def is_on(self) -> bool:
-        """Whether plain `cpu` requests yield the CPU at this moment, in this context."""
+        """Whether plain `cpu` requests currently yield the CPU in this context."""
         return self._flipped or _forced.get()
 
     def flip(self) -> None:
-        """What each `cpu:-1` request does."""
+        """Flips the process-wide switch. Each `cpu:-1` request calls this."""
         with self._lock:
             self._flipped = not self._flipped
 
     def reset(self) -> None:
-        """Off, as at the start."""
+        """Turns the process-wide switch off, which is its initial state."""
         with self._lock:
             self._flipped = False
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """On inside, as it was before outside; per thread and per task, whatever `cpu:-1` does meanwhile."""
+        """Turns the override on for the block, per thread and per task. `cpu:-1` does not affect it."""
         token = _forced.set(True)
         try:
             yield
@@ -59,12 +59,12 @@ _OVERRIDE = re.compile(r"cpu:-1\Z")
 
 
 class Caller(Enum):
-    """Who asks. Requests for an accelerator that the host lacks are redirected whoever asks."""
+    """The code that makes a request. Requests for an accelerator that the host lacks are redirected for all callers."""
 
     USER = "user code"
-    AGENT = "torch on the user's behalf"  # a missing device is the user's; an explicit "cpu" is meant
-    TORCH = "torch itself"  # a missing device and an explicit "cpu" are both meant
-    NAMING = "torch itself, to compare"  # names a device (`device == torch.device("mps:0")`) and makes nothing there
+    AGENT = "torch on the user's behalf"  # no device: as if the user had given none; an explicit "cpu" stays the CPU
+    TORCH = "torch itself"  # no device and an explicit "cpu" both stay the CPU
+    NAMING = "torch itself, to compare"  # names a device (`device == torch.device("mps:0")`) and allocates nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +84,20 @@ class Request:
 
 
 class Condition(Enum):
-    """What can change while a host and a policy stay the same."""
+    """State that can change a decision while the host and the policy stay the same."""
 
     OVERRIDE = "the CPU override is on"
-    DEFAULT = "a default device is set"  # which was itself a request, and was translated
+    DEFAULT = "a default device is set"  # setting it was a request, which was translated
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a request for a device becomes.
+    """The result for a device request.
 
     - `device`: the device that is used.
-    - `redirected`: False where torch would have done the same by itself.
-    - `reason`: why, as a sentence.
-    - `unless`: the condition under which the request would be left alone instead, or None.
+    - `redirected`: False if torch would have used the same device without TorchDevice.
+    - `reason`: the reason, as text.
+    - `unless`: the condition under which the request would not be redirected, or None.
     """
 
     device: RealDevice
@@ -111,21 +111,22 @@ OVERRIDE = Request("cpu", None, override=True)
 
 
 def parse(asked: object) -> Request:
-    """Read a request as torch does: None, a string, a `torch.device`, an ordinal. Torch's own errors propagate."""
+    """Parse a request as torch does: None, a string, a `torch.device`, an index. torch's own errors propagate."""
     if asked is None:
         return NOTHING
     if isinstance(asked, str) and _OVERRIDE.match(asked):
         return OVERRIDE
     if isinstance(asked, Integral) and not isinstance(asked, bool):
-        # An ordinal means "the accelerator with this number"; without one torch cannot even make the device, so
-        # it is read as the type that such code was written for. torch checks the sign, with its own message.
+        # A bare index means "the accelerator with this index". torch cannot make that device on a host without an
+        # accelerator, so it is read as cuda, the type that such code was written for. torch checks the sign and
+        # raises its own error.
         return _as_torch_reads(RealDevice("cuda", int(asked)))
     return _as_torch_reads(asked)
 
 
 def _as_torch_reads(asked: object) -> Request:
     device = asked if isinstance(asked, RealDevice) else RealDevice(asked)
-    if device.index is not None and device.index < 0:  # torch keeps a byte: 128 becomes -128
+    if device.index is not None and device.index < 0:  # torch stores the index in a signed byte: 128 becomes -128
         raise RuntimeError(f"Device index must not be negative, got {asked!r}, which torch reads as {device.index}")
     return Request(device.type, device.index)
 
@@ -138,7 +139,7 @@ def resolve(
     caller: Caller = Caller.USER,
     default: bool = False,
 ) -> Decision:
-    """Decide by the table in docs/policy.md. `override` and `default`: whether the two conditions hold."""
+    """Decide by the table in docs/policy.md. `override` and `default` say whether the two conditions hold."""
     decision = _by_table(request, host, policy, caller)
     holds = override if decision.unless is Condition.OVERRIDE else default
     if decision.unless is None or not holds:
@@ -149,21 +150,21 @@ def resolve(
 
 def _by_table(request: Request, host: Host, policy: str, caller: Caller) -> Decision:
     if request.override:
-        return Decision(RealDevice("cpu"), False, "cpu:-1 asks for the real CPU")
+        return Decision(RealDevice("cpu"), False, "cpu:-1 requests the real CPU")
     if request.type is None:
         return _nothing_given(host, policy, caller)
     if request.type == "cpu":
         return _cpu(request, host, policy, caller)
     if caller is Caller.NAMING:
         return Decision(
-            _spelled(request), False, "torch names a device: what it makes there is decided when it is made"
+            _spelled(request), False, "torch only names a device: later requests for tensors on it are decided then"
         )
     if not is_accelerator(request.type):
-        return Decision(_spelled(request), False, f"{request.type} is no accelerator: never redirected")
+        return Decision(_spelled(request), False, f"{request.type} is not an accelerator and is never redirected")
     if request.type == host.type:
         return _native(request, host)
     if host.lost:
-        reason = f"{host.lost} stays with the process that this one was forked from, so this one has only the CPU"
+        reason = f"a forked process cannot use {host.lost} after its parent has used it, so it uses the CPU"
     else:
         kind = "the accelerator is" if host.accelerated else "there is only the"
         reason = f"no {request.type} here: {kind} {_named(host)}"
@@ -176,7 +177,7 @@ def _nothing_given(host: Host, policy: str, caller: Caller) -> Decision:
     if policy == "portable":
         return Decision(RealDevice("cpu"), False, "no device given: left to torch by policy=portable")
     if caller in (Caller.TORCH, Caller.NAMING):
-        return Decision(RealDevice("cpu"), False, "torch itself asks without a device and means the CPU")
+        return Decision(RealDevice("cpu"), False, "no device given by torch itself, for which this means the CPU")
     reason = f"no device given: policy=accelerate uses {_named(host)}"
     return Decision(_on_host(NOTHING, host), True, reason, Condition.DEFAULT)
 
@@ -186,16 +187,16 @@ def _cpu(request: Request, host: Host, policy: str, caller: Caller) -> Decision:
     if not host.accelerated:
         return Decision(kept, False, "there is only the CPU")
     if policy == "portable":
-        return Decision(kept, False, "cpu is left alone by policy=portable")
+        return Decision(kept, False, "cpu is not redirected by policy=portable")
     if caller is not Caller.USER:
-        return Decision(kept, False, f"{caller.value} asks for the CPU and means it")
+        return Decision(kept, False, f"{caller.value} requests the CPU, and such requests are not redirected")
     reason = f"cpu becomes {_named(host)} by policy=accelerate"
     return Decision(_on_host(NOTHING, host), True, reason, Condition.OVERRIDE)
 
 
 def _native(request: Request, host: Host) -> Decision:
     if request.index is None or request.index < host.count:
-        return Decision(_spelled(request), False, f"{host.type} is here")
+        return Decision(_spelled(request), False, f"this host has {host.type}")
     return Decision(
         RealDevice(host.type, host.current),
         True,
@@ -204,10 +205,10 @@ def _native(request: Request, host: Host) -> Decision:
 
 
 def _on_host(request: Request, host: Host) -> RealDevice:
-    """The host's device for a request of another type: the same index where it exists, else the current one.
+    """The host's device for a request of another type: the same index if it exists, else the current device.
 
-    The CPU is always written without an index: torch reports CPU tensors as `cpu`, and treats `cpu:0` as another
-    device when it compiles, loads and compares.
+    The CPU never gets an index. torch reports CPU tensors as `cpu`, and treats `cpu:0` as a different device in
+    compilation, loading and comparisons.
     """
     if not host.accelerated:
         return RealDevice("cpu")

@@ -62,7 +62,7 @@ def _absolute(path: str) -> str:
 
 def _refusal(asked: str, decided: str) -> ConfigError:
     return ConfigError(
-        explain_error(f"a report as {asked!r} was asked for", decided, "use text, json:PATH or html:PATH")
+        explain_error(f"a report as {asked!r} was requested", decided, "use text, json:PATH or html:PATH")
     )
 
 

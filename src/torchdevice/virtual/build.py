@@ -350,7 +350,7 @@ def _built(recipe: Recipe, force: bool) -> tuple[Path, int]:
     if not wanted.sources:
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"{recipe.what.capitalize()} was asked for, whose library must be compiled once on this machine",
+                f"{recipe.what.capitalize()} was requested, and its library must be compiled once on this machine",
                 f"its C++ sources are not in {HERE}: the package is in an archive or frozen into a program",
                 "install torch-device as files: pip install.",
             )
@@ -362,7 +362,7 @@ def _built(recipe: Recipe, force: bool) -> tuple[Path, int]:
     if not compiler:
         raise VirtualDeviceUnavailable(
             explain_error(
-                f"{recipe.what.capitalize()} was asked for, whose library must be compiled once on this machine",
+                f"{recipe.what.capitalize()} was requested, and its library must be compiled once on this machine",
                 "no C++ compiler was found (looked for CXX, " + ", ".join(COMPILERS) + ")",
                 "install one: `apt install g++`, `dnf install gcc-c++`, `conda install cxx-compiler`, or on macOS "
                 "`xcode-select --install`.",
