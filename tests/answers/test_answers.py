@@ -407,7 +407,7 @@ def test_unsupported_names_say_what_to_do(kind: str, name: str) -> None:
         if not hasattr(value, part):
             pytest.skip(f"torch {torch.__version__} has no torch.{kind}.{name}")
         value = getattr(value, part)
-    with pytest.raises(torchdevice.CudaOnlyError, match="was asked for; the device here is cpu") as refusal:
+    with pytest.raises(torchdevice.CudaOnlyError, match="was called; the device here is cpu") as refusal:
         value(*_arguments(name))
     assert isinstance(refusal.value, NotImplementedError)
     assert "\nHint: " in str(refusal.value)

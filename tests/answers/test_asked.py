@@ -69,6 +69,6 @@ except AttributeError as error:
     print(error)
 """
     )
-    assert f"torch._C._{kind}_brandNew was asked for" in done.stdout
+    assert f"torch._C._{kind}_brandNew was called" in done.stdout
     assert "has no attribute '_another_name'" in done.stdout
     assert not torchdevice.is_active()

@@ -66,7 +66,7 @@ def test_what_a_stand_in_lacks_is_explained(missing: str, tmp_path: Path) -> Non
     folder = write(tmp_path, {"program.py": f"import torch\n{missing}\n"})
     done = torchdevice("run", "--target", "cpu", folder / "program.py")
     assert done.returncode == 1
-    assert "the device here is cpu, flash_attn is not installed, and its stand-in lacks that" in done.stderr
+    assert "the device here is cpu, flash_attn is not installed, and its stand-in lacks this name" in done.stderr
     assert f"\nHint: {NOT_IN_STAND_IN}" in done.stderr
     assert "1 unsupported" in done.stderr.splitlines()[-1]
 
@@ -89,7 +89,7 @@ def test_a_missing_extension_is_explained_by_the_sources_beside_it_and_counted(
     done = torchdevice("run", "--policy", "portable", *virtual, folder / "program.py")
     assert done.returncode == 1
     assert (
-        "torchdevice: rasterizer_of_mine was imported, and is not available; the program comes with CUDA sources "
+        "torchdevice: rasterizer_of_mine was imported, and is not available; the program contains CUDA sources "
         f"({Path('cuda/a.cu')}) and git submodules (sub/knn), and CUDA sources cannot be compiled"
     ) in done.stderr
     assert "\nHint: if rasterizer_of_mine is built from them" in done.stderr

@@ -1,7 +1,7 @@
-"""`torch.accelerator` on a host that has none: it answers as on the machine that the code was written for.
+"""`torch.accelerator` on a host without an accelerator: it behaves as on a machine with CUDA.
 
-What it answers is `torch.cuda`'s business: a row names the function there. Where there is an accelerator,
-`torch.accelerator` is torch's own.
+Each row names the function of `torch.cuda` that is called. On a host with an accelerator, `torch.accelerator` is not
+replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchdevice.answers.rows import Kind, Row
 from torchdevice.translate.classes import stand_in
 from torchdevice.translate.engine import Replacement
 
-# Name in torch.accelerator: the function of torch.cuda that answers.
+# Name in torch.accelerator: the function of torch.cuda that is called.
 AS_CUDA = {
     "is_available": "is_available",
     "device_count": "device_count",
@@ -41,7 +41,7 @@ AS_CUDA = {
     "reset_accumulated_memory_stats": "reset_accumulated_memory_stats",
     "reset_peak_memory_stats": "reset_peak_memory_stats",
 }
-# Decide which code runs: torch's compiler may take them as constants of the graph.
+# These results decide which code runs. torch's compiler may treat them as constants of the graph.
 CONSTANT = ("is_available", "current_accelerator", "device_count")
 
 
@@ -57,17 +57,17 @@ ANSWERED_HERE = {
     "current_accelerator": _current_accelerator,
     "empty_host_cache": _empty_host_cache,
 }
-# What is answered, in words, by path.
+# The result of each function, as text, by path.
 WORDS = {
     f"torch.accelerator.{name}": f"on a host without one as `torch.cuda.{other}`" for name, other in AS_CUDA.items()
 } | {
     "torch.accelerator.current_accelerator": "`device(type='cuda')` on a host without one",
-    "torch.accelerator.empty_host_cache": "nothing to empty on a host without one",
+    "torch.accelerator.empty_host_cache": "does nothing on a host without one",
 }
 
 
 def replacements(cuda: Mapping[str, Any], audience: Audience) -> list[Replacement]:
-    """The rows for names that this torch has; `cuda` holds torch.cuda's answers. torch itself gets the truth."""
+    """The replacements for names of this torch. `cuda` holds those of torch.cuda. torch itself gets the originals."""
     answers = {name: cuda[other] for name, other in AS_CUDA.items()} | ANSWERED_HERE
     made = []
     for name, answer in answers.items():
@@ -81,14 +81,14 @@ def replacements(cuda: Mapping[str, Any], audience: Audience) -> list[Replacemen
             row = Row(path, Kind.SIMULATED, WORDS[path], truth=True, constant=name in CONSTANT)
             value = audience.answering(row, path, original, answer)
         made.append(Replacement(path, torch.accelerator, name, value))
-        home = sys.modules[original.__module__]  # where pickle looks for it
+        home = sys.modules[original.__module__]  # pickle looks the name up there
         if home is not torch.accelerator:
             made.append(Replacement(f"{home.__name__}.{name}", home, name, value))
     return made
 
 
 def _class(original: type, path: str, answer: Any) -> type:
-    """A class stays one: of the same name and signature, whose objects are the answer's."""
+    """A class with the same name and signature. Calling it returns an object of the replacement."""
     return stand_in(
         original, path, lambda args, kwargs: answer(*args, **kwargs), __signature__=inspect.signature(original)
     )

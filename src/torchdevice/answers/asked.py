@@ -1,6 +1,6 @@
-"""What the installed torch asks of torch._C about devices, read from its own Python sources, and what has no answer.
+"""The names of torch._C that the installed torch uses for devices, read from its Python sources.
 
-Reading takes about a second, so nobody does it before somebody asks: a test, `status()` and `torchdevice doctor`.
+Reading them takes about a second. It is done on demand only: by a test, `status()` and `torchdevice doctor`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _is_torch_c(node: ast.expr) -> bool:
 
 
 def names_in(source: str) -> Iterator[str]:
-    """The names about devices that a text asks of torch._C: as attributes, by import, by `hasattr` or `getattr`."""
+    """The device-related names of torch._C in a source text: attributes, imports, `hasattr` and `getattr`."""
     for node in ast.walk(ast.parse(source)):
         found: Iterable[str] = ()
         if isinstance(node, ast.Attribute) and _is_torch_c(node.value):
@@ -50,7 +50,7 @@ def names_in(source: str) -> Iterator[str]:
 
 @functools.cache
 def asked_names(folder: Path = Path(TORCH_FOLDER)) -> dict[str, set[str]]:
-    """Each name that torch asks for, with the files that do."""
+    """Each name that torch uses, with the files that use it."""
     found: dict[str, set[str]] = {}
     for part in SOURCES:
         path = folder / part
@@ -63,7 +63,7 @@ def asked_names(folder: Path = Path(TORCH_FOLDER)) -> dict[str, set[str]]:
 
 
 def answered_names() -> frozenset[str]:
-    """Each name of torch._C that the table answers, for any namespace."""
+    """Each name of torch._C that the table replaces, for any namespace."""
     device = Device("cpu", 1)
     functions = {name for kind in ("cuda", "xpu", "mps") for name in answers(kind, device).functions}
     classes = {name for row in CLASSES.values() for name in row.names()}
@@ -72,7 +72,7 @@ def answered_names() -> frozenset[str]:
 
 @functools.cache
 def unanswered_names() -> tuple[str, ...]:
-    """What the installed torch asks and nobody answers: a call of it raises an error that names it."""
+    """The names that torch uses and that have no replacement. Calling one raises an error that contains its name."""
     left = [pattern for pattern in LEFT_ALONE if pattern.endswith("*")]
     return tuple(
         name

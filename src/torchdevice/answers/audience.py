@@ -1,4 +1,4 @@
-"""Who is answered and who gets the truth, by the calling file, and the count of answers per place in user code."""
+"""Decides by the calling file who gets a replacement and who the original. Counts calls per place in user code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNCOUNTED: Iterator[int] = itertools.repeat(0)
 
 
 class Audience:
-    """One per process; `target` is the type of the device that answers."""
+    """Chooses between replacement and original for each caller. One per process. `target` is the target's type."""
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
@@ -33,8 +33,8 @@ class Audience:
         self._truthful: dict[str, bool] = {}
 
     def answers(self, row: Row, path: str, frame: FrameType) -> Iterator[int] | None:
-        """A counter of answers for this place, or None where the original is due."""
-        epoch = self.ledger.epoch  # before anything is decided
+        """The counter for this place, or None if the caller gets the original."""
+        epoch = self.ledger.epoch  # read before any decision
         if not self.translator.in_force:
             return None
         code = frame.f_code
@@ -49,7 +49,7 @@ class Audience:
         return tally.counter
 
     def note(self, row: Row, path: str) -> None:
-        """Count an object of ours that user code makes; `path` is its class."""
+        """Count an object of a replaced class that user code makes. `path` is its class."""
         frame = user_frame(_getframe(2), self.translator.roles)
         counter = self.answers(row, path, frame)
         if counter is not None:
@@ -63,14 +63,14 @@ class Audience:
 
     def _reads_as_truthful(self, filename: str) -> bool:
         installed = INSTALLED.split(filename.replace(os.sep, "/"))[-1].removesuffix(".py")
-        if installed == LAUNCHER:  # counts devices to start a worker for each, which is the user's question
+        if installed == LAUNCHER:  # it counts devices to start one worker per device, on behalf of the user
             return False
         if any(f"{installed}/".startswith(f"{package}/") for package in TRUTH_PACKAGES):
             return True
         return self.translator.roles[filename].inner
 
     def answering(self, row: Row, path: str, original: Any, answer: Any) -> Any:
-        """`original` for those who get the truth, `answer` for everybody else: the one wrapper of all rows."""
+        """The wrapper of every row. It calls `original` for callers that get the original, and `answer` for others."""
         translator, places, answers = self.translator, self.places, self.answers
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -89,13 +89,13 @@ class Audience:
         return wrapper
 
     def traced_twins(self) -> Iterator[tuple[Any, Any, Any]]:
-        """Triples of (wrapper, original, twin) for torch's compiler, each given once. Loads the compiler."""
+        """Yields (wrapper, original, twin) for torch's compiler, each triple once. Loads the compiler."""
         while self._constants:
             wrapper, original, answer = self._constants.pop()
             yield wrapper, original, self._twin(original, answer)
 
     def _twin(self, original: Any, answer: Any) -> Any:
-        """What torch's compiler traces instead of a wrapper: no frames, the answer is a constant of the graph."""
+        """The function that torch's compiler traces instead of a wrapper. It reads no frames and returns a constant."""
 
         @constant_when_traced
         def decided(*args: Any, **kwargs: Any) -> Any:

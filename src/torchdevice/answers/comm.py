@@ -1,8 +1,8 @@
 """Copies and collectives between the devices of one process: torch.cuda.comm, torch.cuda.nccl, torch.nn.parallel.
 
-The functions of torch._C come first. `torch.nn.parallel`'s helpers refuse tensors on the CPU and look for CUDA devices
-wherever they are; where all devices are one, the functions at the end stand for them. The first argument of each is the
-device that all devices are; the others are those of torch's function of the same name.
+The functions of torch._C come first. The helpers of `torch.nn.parallel` reject CPU tensors and require CUDA devices. If
+all requested devices map to one target device, the functions at the end replace them. Their first argument is that
+device. The other arguments are those of torch's function of the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torchdevice.answers.devices import NCCL_VERSION
 
 
 def nccl_functions() -> Table:
-    """Collectives over a list of tensors in one process, which is what `torch.cuda.nccl` offers."""
+    """Collectives over a list of tensors in one process, as in `torch.cuda.nccl`."""
 
     def all_reduce(inputs: Any, outputs: Any, *_: Any) -> None:
         result = _total(inputs)
@@ -55,10 +55,10 @@ def nccl_functions() -> Table:
 
 
 def comm_functions(device: Device) -> Table:
-    """`broadcast`, `scatter`, `gather` within one process. On its own device a tensor is its own first copy."""
+    """`broadcast`, `scatter`, `gather` within one process. On its own device, a tensor itself is the first copy."""
 
     def on(tensor: torch.Tensor, index: int) -> torch.Tensor:
-        """The tensor on a device; -1 is the host."""
+        """The tensor on the device with this index; -1 is the host."""
         if device.type == "cpu":
             return tensor
         if index < 0:
@@ -66,7 +66,7 @@ def comm_functions(device: Device) -> Table:
         return tensor.to(device.place(index))
 
     def check_places(tensors: Sequence[torch.Tensor], group: str, one: str) -> None:
-        """Where all devices are one, nobody can tell a tensor of the host from others."""
+        """Raises torch's error for tensors on the wrong device. If the CPU is the target, all tensors pass."""
         for index, each in enumerate(tensors):
             _check(
                 device.type in ("cpu", each.device.type),
@@ -160,13 +160,13 @@ def comm_functions(device: Device) -> Table:
 
 
 def _check(holds: bool, otherwise: str) -> None:
-    """torch's own words: programs match them."""
+    """Raises RuntimeError with torch's own message, because programs match it."""
     if not holds:
         raise RuntimeError(otherwise)
 
 
 def _fits(tensor: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
-    """Whether two shapes are equal but for one dimension."""
+    """Whether two shapes are equal except in one dimension."""
     if tensor.dim() != other.dim():
         return False
     sizes = [list(each.shape) for each in (tensor, other)]
@@ -176,7 +176,7 @@ def _fits(tensor: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
 
 
 def reduce_add(inputs: Any, destination: Any = None) -> torch.Tensor:
-    """`comm.reduce_add` where all devices are one: torch's own refuses tensors on the CPU."""
+    """`comm.reduce_add` for a single target device. torch's own function rejects CPU tensors."""
     sizes = {tuple(each.size()) for each in inputs}
     if len(sizes) > 1:
         raise ValueError(f"inputs have different sizes: {sorted(sizes)}")
@@ -191,7 +191,7 @@ def _total(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def scatter_on_one(device: RealDevice, inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
-    """One part per device; tensors are cut along `dim`, everything else is given to each."""
+    """One part per device. Tensors are split along `dim`; each device gets every other object."""
     count = len(target_gpus)
     if isinstance(inputs, RealTensor):
         return tuple(inputs.to(device).chunk(count, dim))
@@ -210,7 +210,7 @@ def scatter_on_one(device: RealDevice, inputs: Any, target_gpus: Sequence[Any], 
 
 
 def gather_on_one(device: RealDevice, outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
-    """The parts joined along `dim`, in the structure that each part has."""
+    """Joins the parts along `dim` and keeps their structure."""
     first = outputs[0]
     if isinstance(first, RealTensor):
         return torch.stack(list(outputs)) if first.dim() == 0 else torch.cat(list(outputs), dim)
@@ -224,7 +224,7 @@ def gather_on_one(device: RealDevice, outputs: Sequence[Any], target_device: Any
 
 
 def replicate_on_one(device: RealDevice, network: Any, devices: Sequence[Any], detach: bool = False) -> list[Any]:
-    """The module itself for each device: on one device its parameters are already where they are needed."""
+    """The module itself once per device: on a single device it needs no copies."""
     return [network for _ in devices]
 
 
@@ -235,7 +235,7 @@ def parallel_apply_on_one(
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Each module on its inputs, one after the other: threads would wait for the one device."""
+    """Runs each module on its inputs, one after the other. Threads would only wait for the single device."""
     for label, others in (("inputs", inputs), ("kwargs_tup", kwargs_tup), ("devices", devices)):
         if others is not None and len(others) != len(modules):
             raise AssertionError(
@@ -254,7 +254,7 @@ def data_parallel_init_on_one(
     output_device: Any = None,
     dim: int = 0,
 ) -> None:
-    """`DataParallel` as on a machine with one GPU, whatever `device_ids` say: it runs its module there."""
+    """`DataParallel` as on a machine with one GPU. It ignores `device_ids` and runs its module on that GPU."""
     torch.nn.Module.__init__(self)
     self.dim, self.module = dim, module.to(device)
     self.device_ids, self.output_device, self.src_device_obj = [0], 0, device
@@ -269,7 +269,7 @@ def data_parallel_on_one(
     dim: int = 0,
     module_kwargs: Any = None,
 ) -> Any:
-    """The module on all inputs at once."""
+    """Runs the module on all inputs in one call."""
     arguments = inputs if isinstance(inputs, tuple) else (inputs,) if inputs is not None else ()
     given, options = (scatter_on_one(device, each, [0])[0] for each in (arguments, module_kwargs or {}))
     return module.to(device)(*given, **options)

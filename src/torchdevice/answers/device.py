@@ -1,7 +1,7 @@
-"""The protocol between what torch asks and who answers: one object that stands for all devices of a type.
+"""The device interface: one object represents all devices of a type.
 
-`real` implements it for the devices that exist, `virtual` for a device that the C++ library makes. The functions of
-torch._C in `devices`, `memory`, `streams`, `graphs`, `random`, `comm`, `libraries` and `mps` are written against it.
+`real` implements it for devices that exist, `virtual` for a device that the C++ library makes. The replacements for
+functions of torch._C in `devices`, `memory`, `streams`, `graphs`, `random`, `comm`, `libraries` and `mps` call it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Table = dict[str, Any]
 
 
 def nothing(*_: Any, **__: Any) -> None:
-    """For calls whose effect has no meaning on the device."""
+    """Does nothing. For calls that have no effect on the device."""
 
 
 def constant(value: Any) -> Callable[..., Any]:
-    """A function that always answers the same."""
+    """A function that always returns `value`."""
 
     def answer(*_: Any, **__: Any) -> Any:
         return value
@@ -36,14 +36,14 @@ def constant(value: Any) -> Callable[..., Any]:
 
 
 def refusal(name: str, why: str) -> Callable[..., Any]:
-    """A function of torch._C that cannot be answered: it says so when it is called."""
+    """A replacement for a function of torch._C that cannot work here. Calling it raises CudaOnlyError."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise CudaOnlyError(
             explain_error(
-                f"torch._C.{name} was asked for",
+                f"torch._C.{name} was called",
                 why,
-                "guard this call, use the portable operators of torch, or run it on the hardware that it needs",
+                "call it only on the hardware that it needs, or use portable operators of torch",
             )
         )
 
@@ -52,7 +52,7 @@ def refusal(name: str, why: str) -> Callable[..., Any]:
 
 @functools.cache
 def system() -> Any:
-    """psutil, imported by the first question: importing it takes longer than an activation should."""
+    """psutil, imported on first use, because importing it would slow down activation."""
     import psutil
 
     return psutil
@@ -60,7 +60,7 @@ def system() -> Any:
 
 @dataclass(frozen=True)
 class Description:
-    """A device in the figures that all namespaces' properties are made of."""
+    """The values from which the properties of a device are made, for all namespaces."""
 
     name: str
     total_memory: int
@@ -74,7 +74,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Figures:
-    """One figure in the words of `torch.cuda.memory_stats`."""
+    """One statistic with the four values of `torch.cuda.memory_stats`."""
 
     current: int = 0
     peak: int = 0
@@ -84,7 +84,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one device holds: bytes of tensors, bytes taken from the system, blocks; and refused allocations."""
+    """The memory of one device: bytes of tensors, bytes reserved from the system, blocks, and failed allocations."""
 
     tensors: Figures
     reserved: Figures
@@ -92,7 +92,7 @@ class Usage:
     ooms: int = 0
 
     def nested(self) -> dict[str, Any]:
-        """What `torch._C._cuda_memoryStats` returns."""
+        """The dictionary that `torch._C._cuda_memoryStats` returns."""
         stats: dict[str, Any] = {}
         for name, source in _STATISTICS.items():
             values = dict(vars(getattr(self, source))) if source else dict(_ZERO)
@@ -114,7 +114,7 @@ _STATISTICS = {  # name in torch's statistics → the field of `Usage` that it s
 
 @dataclass(frozen=True)
 class HistorySettings:
-    """What `torch.cuda.memory._record_memory_history` asks for. `context`: whose stacks are kept, of none to all."""
+    """The arguments of `torch.cuda.memory._record_memory_history`. `context`: which events keep their stack trace."""
 
     CONTEXTS = (None, "state", "alloc", "all")
 
@@ -133,7 +133,7 @@ PoolId = tuple[int, int]
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of a segment."""
+    """A part of a segment."""
 
     STATES = ("inactive", "active_allocated", "active_awaiting_free")
 
@@ -146,7 +146,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Segment:
-    """Memory that an allocator took from the system, in blocks."""
+    """Memory that an allocator reserved from the system, split into blocks."""
 
     device: int
     address: int
@@ -160,7 +160,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Action:
-    """Something that an allocator did, in the words of torch's own."""
+    """An event of an allocator, with the names that torch's own allocator uses."""
 
     device: int
     action: str
@@ -173,14 +173,14 @@ class Action:
 
 @dataclass(frozen=True)
 class History:
-    """What is held now, and what was done before."""
+    """The segments that are held now, and the past events."""
 
     held: list[Segment] = field(default_factory=list)
     done: list[Action] = field(default_factory=list)
 
 
 class Clock(Protocol):
-    """A point in the device's work: recorded, waited for, and told apart in milliseconds."""
+    """An event in the device's work: it can be recorded and waited for, and measures time in milliseconds."""
 
     def record(self, stream: Any) -> None: ...
     def query(self) -> bool: ...
@@ -200,9 +200,9 @@ class Graph(Protocol):
 
 
 class Device:
-    """All devices of a type. The base is one device whose work is done in order, with the host's memory behind it.
+    """All devices of a type. The base class is a single device that works in order and uses the host's memory.
 
-    `own_streams`: torch.Stream knows streams of this type. `own_events`: torch.Event does, with times.
+    `own_streams`: torch.Stream supports this type. `own_events`: torch.Event supports this type, with timing.
     """
 
     own_streams = False
@@ -211,7 +211,7 @@ class Device:
     def __init__(self, type: str, count: int) -> None:
         self.type = type
         self.count = count
-        self.stream_numbers = itertools.count(1)  # of stand-ins; one series for all namespaces that this device answers
+        self.stream_numbers = itertools.count(1)  # of simulated streams; one series for all namespaces of this device
         self.pool_numbers = itertools.count(1)
         self._fraction = [1.0] * count
         self._local = threading.local()
@@ -219,32 +219,32 @@ class Device:
     # --- devices
 
     def visible(self) -> int:
-        """How many devices code is told of at the moment."""
+        """The number of devices that user code currently sees."""
         return visible_devices(self.count)
 
     def current(self) -> int:
         return getattr(self._local, "index", 0)
 
     def select(self, index: int) -> None:
-        """Make a device current in this thread. All of them are the one device, but code reads its choice back."""
+        """Make a device current in this thread. All indices mean the same device, but code can read its choice back."""
         self._local.index = index
 
     def place(self, index: int) -> torch.device:
-        """A device as torch knows it: the CPU has no index, and where there is one device it is 0."""
+        """The device as a `torch.device`: the CPU has no index, and a single device has index 0."""
         return RealDevice(self.type) if self.type == "cpu" else RealDevice(self.type, 0)
 
     def describe(self, index: int) -> Description:
         raise NotImplementedError
 
     def lost_by_fork(self) -> bool:
-        """Whether a forked child cannot use the device. It can where there is no driver to lose."""
+        """Whether a forked child cannot use the device. False for a device without a driver."""
         return False
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was given."""
+        """Wait until the device has finished all submitted work."""
 
     def initialised(self) -> bool:
-        """Whether asking for more than a count leaves the device as it is."""
+        """Whether the device is initialized already, so that queries beyond its count do not initialize it."""
         return True
 
     # --- memory
@@ -254,14 +254,14 @@ class Device:
         raise NotImplementedError
 
     def reserved(self, index: int) -> int:
-        """Bytes taken from the system."""
+        """Bytes reserved from the system."""
         raise NotImplementedError
 
     def usage(self, index: int) -> Usage:
         raise NotImplementedError
 
     def stats(self, index: int) -> dict[str, Any]:
-        """The figures in the nested form that torch's C functions give."""
+        """The statistics as the nested dictionary that torch's C functions return."""
         return self.usage(index).nested()
 
     def reset_peak(self, index: int) -> None:
@@ -274,7 +274,7 @@ class Device:
         raise NotImplementedError
 
     def empty_cache(self) -> None:
-        """Give cached blocks back; the CPU's allocator keeps none."""
+        """Release cached blocks. The CPU's allocator caches none."""
 
     def empty_pinned_cache(self) -> None:
         """The same for pinned memory of the host."""
@@ -282,25 +282,25 @@ class Device:
     # Pools of memory. The base has one allocator for all of them.
 
     def begin_pool(self, index: int, pool: PoolId, of_stream: bool) -> None:
-        """What the current stream, or this thread, allocates comes from the pool; it is used once more."""
+        """Take allocations of the current stream, or of this thread, from the pool. The pool gets one more user."""
 
     def end_pool(self, index: int, pool: PoolId) -> None:
-        """Allocate as before."""
+        """Stop allocating from the pool."""
 
     def keep_pool(self, index: int, pool: PoolId) -> None:
-        """The pool is used once more."""
+        """Add a user to the pool."""
 
     def drop_pool(self, index: int, pool: PoolId) -> None:
-        """The pool is used once less. Without users its memory can be given back."""
+        """Remove a user from the pool. The memory of a pool without users can be released."""
 
     def pool_users(self, index: int, pool: PoolId) -> int:
         return 1
 
     def empty_pool(self, pool: PoolId) -> None:
-        """Give cached blocks of a pool back."""
+        """Release the cached blocks of a pool."""
 
     def restore_pool(self, index: int, pool: PoolId, segments: list[Segment]) -> None:
-        """Bring the blocks of a pool to the state that they had."""
+        """Restore the blocks of a pool to an earlier state."""
         raise NotImplementedError
 
     def storage_at(self, address: int, place: torch.device, size: int) -> torch.UntypedStorage:
@@ -308,11 +308,11 @@ class Device:
         raise NotImplementedError
 
     def own(self, storage: int) -> None:
-        """Let a storage, given by its address, own the memory that it is over. A checkpoint brought that back."""
+        """Let a storage, given by its address, own its memory again, after a checkpoint has restored that memory."""
         raise NotImplementedError
 
     def disown(self, storage: int) -> None:
-        """Let a storage, given by its address, own nothing. Its memory stays allocated."""
+        """Let a storage, given by its address, no longer own its memory. The memory stays allocated."""
         raise NotImplementedError
 
     def free(self, address: int) -> None:
@@ -325,25 +325,25 @@ class Device:
         return self._fraction[index]
 
     def record_history(self, settings: HistorySettings) -> bool:
-        """Note allocations from now on; whether it does. Only a device with an allocator of ours sees them."""
+        """Record allocations from now on. Returns False if the device cannot: only our own allocator can."""
         return False
 
     def history(self) -> History:
         return History()
 
     def observe_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
-        """Call it with device, bytes asked for, total and free bytes before an out-of-memory error is raised."""
+        """Call the observer with device, requested, total and free bytes before an out-of-memory error is raised."""
 
     def pin(self, address: int, size: int) -> None:
-        """Make memory of the host known as pinned."""
+        """Register host memory as pinned."""
 
     def unpin(self, address: int) -> None:
-        """Undo it."""
+        """Undo `pin`."""
 
     # --- streams, events, graphs, random numbers
 
     def keep_busy(self, cycles: int) -> None:
-        """Let the current stream do nothing for so long."""
+        """Let the current stream wait for this number of cycles."""
 
     def set_sync_debug_mode(self, mode: int) -> None:
         """Warn (1) or raise (2) when the host is about to wait for the device."""
@@ -359,7 +359,7 @@ class Device:
         raise NotImplementedError
 
     def elapsed(self, start: Any, end: Any) -> float:
-        """Milliseconds between two events of the device's own."""
+        """Milliseconds between two native events of the device."""
         raise NotImplementedError
 
     def graph(self) -> Graph:

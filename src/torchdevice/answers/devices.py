@@ -1,4 +1,4 @@
-"""What torch asks about devices: count, current device, properties, indices, load and temperature."""
+"""Functions on devices: count, current device, properties, indices, load and temperature."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers.device import Device, Table, constant, nothing, system
 
-# The version that user code is told where there is no CUDA, and what goes with it. 8.0 is the first capability with
-# bfloat16 and TF32 and without float8: what the devices can do.
+# The versions that user code sees on a host without CUDA. Capability 8.0 was the first with bfloat16 and TF32. It has
+# no float8. Both match what the targets can do.
 CUDA_VERSION, CUDNN_VERSION = "12.8", 91002
 NCCL_VERSION = (2 << 32) | (27 << 16) | 3
 CAPABILITY = (8, 0)
@@ -24,9 +24,9 @@ ARCHITECTURES = {"cuda": "sm_80", "xpu": "pvc"}
 
 
 class CudaDeviceProperties:
-    """What `torch.cuda.get_device_properties` returns: the device's figures, under the names of CUDA's fields.
+    """The result of `torch.cuda.get_device_properties`: properties of the target, with CUDA's field names.
 
-    What only CUDA has (warps, registers, shared memory) is that of `CAPABILITY`.
+    Fields that only CUDA has (warps, registers, shared memory) have the values of `CAPABILITY`.
     """
 
     def __init__(self, device: Device, index: int) -> None:
@@ -60,7 +60,7 @@ class CudaDeviceProperties:
 
 
 class CudaUuid(str):
-    """A text with bytes, as CUDA's."""
+    """A UUID as text with an attribute `bytes`, as in torch.cuda."""
 
     @property
     def bytes(self) -> list[int]:
@@ -68,7 +68,7 @@ class CudaUuid(str):
 
 
 class XpuDeviceProperties:
-    """What `torch.xpu.get_device_properties` returns."""
+    """The result of `torch.xpu.get_device_properties`."""
 
     def __init__(self, device: Device, index: int) -> None:
         found = device.describe(index)
@@ -98,17 +98,18 @@ PROPERTIES = {"cuda": CudaDeviceProperties, "xpu": XpuDeviceProperties}
 
 
 def _uuid(name: str, index: int) -> str:
-    """The same for the same device in every run, as a real one."""
+    """A UUID that is the same for the same device in every run, like that of real hardware."""
     return f"00000000-0000-0000-{zlib.crc32(name.encode()) & 0xFFFF:04x}-{index:012d}"
 
 
-# Programs name the GPUs of the machine that they were written for, which has no more than so many. A program that
-# tries one number after the other until CUDA refuses must come to an end.
+# Indices below this number are accepted even if the target has fewer devices, because programs name the GPUs of the
+# machine that they were written for. Higher indices raise an error, so that a program that tries indices until CUDA
+# raises one terminates.
 FOLDED = 8
 
 
 def fold(index: int, count: int, current: int) -> int:
-    """An index that the target does not have means the current device, as in the policy."""
+    """Maps an index that the target lacks to the current device, as the policy does."""
     if index >= max(count, FOLDED, int(os.environ.get("LOCAL_WORLD_SIZE") or 0)):
         error = torch.AcceleratorError("CUDA error: invalid device ordinal")
         error.error_code = INVALID_DEVICE
@@ -116,12 +117,12 @@ def fold(index: int, count: int, current: int) -> int:
     return index if index < count else current
 
 
-# What describes a device, and from which number on it is refused where the target has fewer devices.
+# Functions that describe a device, and the first index that they reject if the target has fewer devices.
 DESCRIBING = {"get_device_properties": 0, "get_device_name": FOLDED, "get_device_capability": FOLDED}
 
 
 def refusing_numbers(describe: Callable[..., Any], device: Device, least: int) -> Callable[..., Any]:
-    """A function that describes a device, refusing a number that is beyond the count as torch's own does."""
+    """Wraps `describe`, so that an index beyond the device count raises torch's own error."""
 
     def described(asked: Any = None) -> Any:
         number, first = (asked, least) if isinstance(asked, int) else (_number_of(asked), FOLDED)
@@ -133,7 +134,7 @@ def refusing_numbers(describe: Callable[..., Any], device: Device, least: int) -
 
 
 def _number_of(asked: Any) -> int:
-    """The index of a device that was given as one or by its name; -1 where there is none."""
+    """The index of a device that was given as a `torch.device` or a string; -1 if it has none."""
     index = RealDevice(asked).index if isinstance(asked, (str, RealDevice)) else None
     return -1 if index is None else int(index)
 
@@ -152,7 +153,7 @@ def index_reader(device: Device) -> Callable[..., int]:
                 raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
             return device.current()
         if optional and isinstance(asked, Integral) and not isinstance(asked, int):
-            return device.current()  # torch overlooks NumPy's integers there
+            return device.current()  # torch ignores NumPy integers here
         if isinstance(asked, bool) or not isinstance(asked, int):
             raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{asked}")
         return fold(asked, device.count, device.current())
@@ -161,7 +162,7 @@ def index_reader(device: Device) -> Callable[..., int]:
 
 
 def device_functions(kind: str, device: Device) -> Table:
-    """The C functions on devices."""
+    """Replacements for the C functions on devices."""
     debug_mode = [0]
     properties: dict[int, Any] = {}
 
@@ -171,7 +172,7 @@ def device_functions(kind: str, device: Device) -> Table:
             device.select(index)
         return former
 
-    # A function of its own: torch's compiler has a rule for each of the two names, and finds rules by object.
+    # A separate function: torch's compiler has a rule for each of the two names, and looks rules up by object.
     def maybe_exchange(index: int) -> int:
         return exchange(index)
 
@@ -195,7 +196,7 @@ def device_functions(kind: str, device: Device) -> Table:
         f"_{kind}_hasPrimaryContext": constant(True),
         f"_{kind}_canDeviceAccessPeer": lambda index, peer: index != peer and device.count > 1,
         f"_{kind}_synchronize": lambda *_: device.synchronize(),
-        # Kernels that keep a stream busy, for tests. The flag is of torch 2.10.
+        # Kernels that keep a stream busy, for tests. The flag exists since torch 2.10.
         f"_{kind}_sleep": lambda cycles: device.keep_busy(cycles),
         **dict.fromkeys((f"_{kind}_busy_wait_for_flag", f"_{kind}_clear_flag"), nothing),
         f"_{kind}_ipc_collect": nothing,
@@ -208,7 +209,7 @@ def device_functions(kind: str, device: Device) -> Table:
 
 
 def device_names(kind: str, table: Table) -> Table:
-    """Names of the namespace's modules that torch takes from torch._C when it is imported."""
+    """Names in the namespace's modules that torch imports from torch._C when it is imported."""
     return {
         "_exchange_device": table[f"_{kind}_exchangeDevice"],
         "_maybe_exchange_device": table[f"_{kind}_maybeExchangeDevice"],
@@ -218,7 +219,7 @@ def device_names(kind: str, table: Table) -> Table:
 
 
 def initialised_names(device: Device) -> Table:
-    """Names of the namespace's modules that torch fills at the first use of the device."""
+    """Names in the namespace's modules that torch sets on first use of the device."""
     return {
         "_get_device_index": index_reader(device),
         "_lazy_init": nothing,
@@ -230,7 +231,7 @@ def initialised_names(device: Device) -> Table:
 
 
 def load_functions(device: Device) -> Table:
-    """The namespace's functions over NVML and its kin, answered by psutil and by the device's own figures."""
+    """The namespace's functions that use NVML or similar libraries. psutil and the device itself supply the values."""
     read_index = index_reader(device)
 
     def utilization(device: Any = None) -> int:
@@ -248,12 +249,12 @@ def load_functions(device: Device) -> Table:
         return answering.free_and_total(read_index(asked, optional=True))
 
     def temperature(device: Any = None) -> int:
-        """Degrees Celsius of the hottest sensor; 0 where the system shows none."""
+        """Degrees Celsius of the hottest sensor; 0 if the system has none."""
         sensors = system().sensors_temperatures() if hasattr(system(), "sensors_temperatures") else {}
         return round(max((each.current for group in sensors.values() for each in group), default=0))
 
     def power_draw(device: Any = None) -> int:
-        """Milliwatts; no portable source knows them."""
+        """Milliwatts; always 0, because no portable library reports power."""
         return 0
 
     def clock_rate(device: Any = None) -> int:

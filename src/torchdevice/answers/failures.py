@@ -1,9 +1,9 @@
-"""Failures of the target in the classes and words that CUDA code looks for, and who meets an error on its way.
+"""Converts errors of the target to the classes and messages that CUDA code expects.
 
-`FAILURES` are the rows. torch raises from C, so there are three places where an error can be met: the wrappers of
-factories and moves (`translate.dtypes`), a monitor of raised exceptions (every other call; Python 3.12), and before
-that Python the names themselves: `except torch.cuda.OutOfMemoryError` asks for its class while the error is handled.
-None of them runs before something is raised.
+`FAILURES` are the rows. torch raises errors from C, so there are three places to convert one: the wrappers of factories
+and moves (`translate.dtypes`); a monitor of raised exceptions for all other calls (Python 3.12 or newer); and in older
+versions of Python the names themselves, because `except torch.cuda.OutOfMemoryError` looks up its class while the error
+is handled. None of them runs before an error is raised.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from torchdevice.translate.callers import user_frame
 _getframe = sys._getframe
 Undo = Callable[[], object]
 
-# Numbers that sys.monitoring leaves to tools of no fixed purpose.
+# Tool ids of sys.monitoring that are not reserved for a purpose.
 MONITORS = (3, 4)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What a target ("" for any) says of a failure, and the class that CUDA raises for it."""
+    """The message of an error on a target ("" for any target), and the class that CUDA raises for it."""
 
     target: str
     says: re.Pattern[str]
@@ -59,7 +59,7 @@ _CANDIDATES = frozenset({RuntimeError, OutOfMemory, Accelerator})
 
 
 def as_cuda_error(error: BaseException, target: str) -> RuntimeError | None:
-    """The error that CUDA would have raised in its place; None for errors that mean the same everywhere."""
+    """The error that CUDA would have raised instead; None for errors that are the same on all devices."""
     text = str(error)
     if type(error) not in _CANDIDATES or text.startswith("CUDA "):
         return None
@@ -67,7 +67,7 @@ def as_cuda_error(error: BaseException, target: str) -> RuntimeError | None:
         found = row.says.search(text) if row.target in ("", target) else None
         if found is None:
             continue
-        said = f"GPU 0 stands for this machine's {target}, which said: {text}"
+        said = f"GPU 0 is this machine's {target}, whose error was: {text}"
         if row.raised is OutOfMemory:
             return OutOfMemory(f"CUDA out of memory. Tried to allocate {_readable(found['size'])}. {said}")
         made = Accelerator(f"CUDA error: invalid device ordinal. {said}")
@@ -77,7 +77,7 @@ def as_cuda_error(error: BaseException, target: str) -> RuntimeError | None:
 
 
 def _readable(size: str) -> str:
-    """Bytes as torch.cuda's messages write them; a text that has a unit as it is."""
+    """Bytes in the format of torch.cuda's messages. Text with a unit is returned unchanged."""
     if not size.isdigit():
         return size
     number, unit = (int(size) / (1 << 30), "GiB") if int(size) >= 1 << 30 else (int(size) / (1 << 20), "MiB")
@@ -85,7 +85,7 @@ def _readable(size: str) -> str:
 
 
 class Failures:
-    """The failures of one target, recognised and counted."""
+    """Recognizes, converts and counts the errors of one target."""
 
     def __init__(self, audience: Audience, target: Real) -> None:
         self._audience = audience
@@ -93,7 +93,7 @@ class Failures:
         self._rows = {row.name: row for row in CUDA}
 
     def mapped(self, error: BaseException, frame: FrameType | None = None) -> RuntimeError | None:
-        """CUDA's error for this one, counted at the place in user code; None where the error stays as it is."""
+        """CUDA's error for this one, counted at the place in user code; None if the error is not converted."""
         if type(error) not in _CANDIDATES or not self._audience.translator.in_force:
             return None
         found = as_cuda_error(error, self._target.type)
@@ -107,11 +107,11 @@ class Failures:
         return found
 
     def apply(self) -> Undo:
-        """Meet errors that are raised outside of our wrappers from now on."""
+        """Convert errors that are raised outside our wrappers from now on."""
         return self._monitor() or self._answer_by_name()
 
     def _monitor(self) -> Undo | None:
-        """See every exception that is raised in Python frames; None where that cannot be had."""
+        """Monitor every exception that is raised in Python frames. Returns None if this is not possible."""
         monitoring: Any = getattr(sys, "monitoring", None)
         tool = next((n for n in MONITORS if monitoring.get_tool(n) is None), None) if monitoring is not None else None
         if tool is None:
@@ -135,7 +135,7 @@ class Failures:
         return stop
 
     def _answer_by_name(self) -> Undo:
-        """Let the names of CUDA's classes stand for the class of the target's failure that is being handled."""
+        """Make the names of CUDA's error classes return the class of the target's error that is being handled."""
         ways_back = [self._named_in(module) for module in (torch, torch.cuda)]
 
         def stop() -> None:
@@ -149,7 +149,7 @@ class Failures:
         classes = {kind.__name__: kind for kind in (OutOfMemory, Accelerator)}
         other = space.get("__getattr__")
 
-        def __getattr__(name: str) -> Any:  # noqa: N807 - what Python asks for names that a module lacks
+        def __getattr__(name: str) -> Any:  # noqa: N807 - Python calls it for names that a module lacks
             if name in classes:
                 return self._standing_for(classes[name], _getframe(1))
             if other is not None:

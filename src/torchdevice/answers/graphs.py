@@ -1,6 +1,6 @@
-"""CUDA graphs: capture runs the operators once and notes them, replay runs them again on the same tensors.
+"""CUDA graphs: capture runs the operators once and records them, replay runs them again on the same tensors.
 
-As on CUDA, capture leaves no trace in tensors that existed before: what was written to them is put back at its end.
+As on CUDA, capture does not change tensors that existed before: their contents are restored at its end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _capture = threading.local()
 
 
 class Recorder(core.DispatchMode):
-    """Sees every operator below autograd; keeps those that compute or write."""
+    """Receives every operator below autograd and records those that compute or write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,13 +52,13 @@ class Recorder(core.DispatchMode):
             self._before.append((whole, whole.clone()))
 
     def finish(self) -> None:
-        """Put back what was there before the capture."""
+        """Restore the contents that tensors had before the capture."""
         for tensor, before in self._before:
             tensor.copy_(before)
         self._before.clear()
 
     def replay(self) -> None:
-        """Run every step again; what a step makes goes into the tensors that it made the first time."""
+        """Run every step again. The results of a step are copied to the tensors that it made the first time."""
         with torch.no_grad():
             for op, args, kwargs, made in self.steps:
                 result = op(*args, **kwargs)
@@ -67,7 +67,7 @@ class Recorder(core.DispatchMode):
 
 
 class Recording:
-    """A captured graph of a device whose operators are seen in Python."""
+    """A captured graph of a device whose operators are recorded in Python."""
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
@@ -92,7 +92,7 @@ class Recording:
         self._recorder.replay()
 
     def drop(self) -> None:
-        """Forget the steps. A capture that is under way in this thread ends."""
+        """Discard the steps. A capture in progress in this thread ends."""
         if self._recorder is not None and self._recorder is getattr(_capture, "recorder", None):
             self.end()
         self._recorder = None
@@ -110,7 +110,7 @@ def capturing() -> bool:
 
 
 def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
-    """What torch's `CUDAGraph` or `XPUGraph` is rebuilt on."""
+    """The base class for torch's `CUDAGraph` or `XPUGraph`."""
 
     class GraphBase:
         def __new__(cls, keep_graph: bool = False) -> Any:
@@ -144,7 +144,7 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
             self._end()
 
         def capture_end_post(self) -> None:
-            """Everything is done by then."""
+            """Does nothing: `capture_end_pre` has done all the work."""
 
         def _end(self) -> None:
             if self._captured is None or self._ended:
@@ -153,11 +153,11 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
             self._ended = True
 
         @property
-        def _has_graph_exec(self) -> bool:  # newer versions of torch ask before a replay
+        def _has_graph_exec(self) -> bool:  # newer versions of torch read it before a replay
             return self._ended
 
         def instantiate(self) -> None:
-            """Nothing to build: steps run as they are."""
+            """Does nothing: recorded steps need no preparation."""
 
         def replay(self) -> None:
             if self._captured is None or not self._ended:
@@ -173,10 +173,10 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
             return self._pool
 
         def register_generator_state(self, generator: torch.Generator) -> None:
-            """Replays draw from the device's generator as it goes on."""
+            """Does nothing: a replay draws from the device's generator and advances it."""
 
         def enable_debug_mode(self) -> None:
-            """`debug_dump` needs no preparation."""
+            """Does nothing: `debug_dump` needs no preparation."""
 
         def debug_dump(self, path: str) -> None:
             steps = self._captured.steps() if self._captured is not None else []
@@ -186,9 +186,9 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
         def raw_cuda_graph(self) -> int:
             raise CudaOnlyError(
                 explain_error(
-                    f"the raw graph behind torch.cuda.{label} was asked for",
-                    "this graph is a list of operators: there is no cudaGraph_t",
-                    "use capture and replay, which work, or run on a CUDA device",
+                    f"the raw graph of torch.cuda.{label} was requested",
+                    "this graph is a list of operators and has no cudaGraph_t",
+                    "use capture and replay, which work here, or run on a CUDA device",
                 )
             )
 
@@ -198,7 +198,7 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
 
 
 def graph_functions(kind: str, device: Device) -> Table:
-    """The C functions on graphs."""
+    """Replacements for the C functions on graphs."""
     pool = "_graph_pool_handle" if kind == "cuda" else "_xpu_graph_pool_handle"
     return {
         f"_{kind}_isCurrentStreamCapturing": lambda: device.capturing(),

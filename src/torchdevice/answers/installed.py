@@ -1,7 +1,7 @@
-"""A table of answers put into torch for the life of the process, as if torch had been built for the device.
+"""Installs a table of replacements in torch until the process ends, as if torch had been built for the device.
 
-torch's own Python code of the namespace then runs as it is. The rows of `BUILDS` are what such a build has beside the
-functions: flags, classes that are C, and names that torch binds when it is imported. Nothing here is undone.
+torch's own Python code of the namespace then runs unchanged. The rows of `BUILDS` list what else such a build has:
+flags, classes in C, and names that torch binds when it is imported. An installation cannot be undone.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from torchdevice.answers.table import CLASSES, LEFT_ALONE, answers
 
 @dataclass(frozen=True)
 class Build:
-    """What a build of torch for a device has.
+    """The properties of a torch build for a device.
 
-    `asks_hooks`: torch's own C functions of the namespace exist in every build and ask the hooks that the library
-    provides; only those that are missing, and `always`, are put there. `lacking`: what a build without it has not.
+    - `flags`: names in torch._C that are not functions.
+    - `always`: functions that are installed even if torch has them.
+    - `asks_hooks`: torch's own C functions of the namespace exist in every build and call the hooks of our library.
+      Only missing functions and those in `always` are installed.
+    - `lacking`: names that a build without the device does not have.
     """
 
     flags: Table
@@ -41,8 +44,8 @@ BUILDS = {
         flags={
             "_has_cuda": True,  # torch.backends.cuda.is_built()
             "_has_gds": False,  # torch.cuda.gds.is_available()
-            "_has_cudnn": True,  # torch.backends.cudnn.is_available(); the C++ hooks still answer no
-            # named by torch._inductor.cudagraph_trees when it is imported; graphs here never make one
+            "_has_cudnn": True,  # torch.backends.cudnn.is_available(); the C++ hooks still report False
+            # torch._inductor.cudagraph_trees uses the name at import; simulated graphs never make such an object
             "_cuda_CUDAAllocator_AllocatorState": type("_cuda_CUDAAllocator_AllocatorState", (), {}),
         },
         lacking=("_cuda_getDeviceCount",),
@@ -53,7 +56,7 @@ BUILDS = {
 
 
 def install(kind: str, device: Device, beneath: str = "cpu") -> None:
-    """Make torch answer for `device` under the name `kind`, and deny what is `beneath` it."""
+    """Make torch present `device` as type `kind`, and hide the type `beneath`, which computes."""
     build, table = BUILDS[kind], answers(kind, device)
     functions = {name: value for name, value in table.functions.items() if callable(value)}
     if build.asks_hooks:
@@ -61,7 +64,7 @@ def install(kind: str, device: Device, beneath: str = "cpu") -> None:
             name: value for name, value in functions.items() if name in build.always or not hasattr(NATIVE, name)
         }
     put(NATIVE, {**named(functions), **build.flags})
-    # torch refuses two accelerators compiled in: an Intel build is none for CUDA.
+    # torch rejects a build with two accelerators, so a build for XPU must not look like one for CUDA.
     _deny(*({"cuda", beneath} if kind == "xpu" else {beneath}) & BUILDS.keys())
     _refuse_what_is_left(kind, functions)
     _answer_what_nobody_knows(kind)
@@ -73,7 +76,7 @@ def install(kind: str, device: Device, beneath: str = "cpu") -> None:
     names = {
         **table.names,
         CLASSES[kind].properties: PROPERTIES[kind],
-        "_cached_device_count": device.count,  # NVML would count the real cards that are hidden
+        "_cached_device_count": device.count,  # NVML would also count real GPUs that are hidden
     }
     there = {name: value for name, value in names.items() if name.startswith("_") or hasattr(namespace, name)}
     elsewhere = {"_nvtx", *green_context_names()}
@@ -93,7 +96,7 @@ def install(kind: str, device: Device, beneath: str = "cpu") -> None:
 
 
 def _deny(*kinds: str) -> None:
-    """As if torch had not been built for them."""
+    """Make torch look as if it had not been built for these types."""
     for kind in kinds:
         put(NATIVE, {name: False for name, value in BUILDS[kind].flags.items() if value is True})
         for name in BUILDS[kind].lacking:
@@ -112,7 +115,7 @@ def _install_classes(kind: str, namespace: Any, bases: Mapping[str, type]) -> No
         put(NATIVE, {row.properties: PROPERTIES[kind]})
     homes = {"Stream": "streams", "Event": "streams", graph: "graphs", "MemPool": "memory"}
     for name, base in bases.items():
-        # Graphs and pools came to torch.xpu after 2.9, streams to torch.mps in 2.15.
+        # torch.xpu has graphs and pools since 2.10, torch.mps has streams since 2.15.
         former = getattr(getattr(namespace, homes[name], None), name, None)
         if former is not None:
             made = on_base(former, base)
@@ -128,7 +131,7 @@ def _initialising(namespace: Any, device: Device) -> Callable[[], None]:
 
 
 def _refuse_what_is_left(kind: str, answered: Mapping[str, Any]) -> None:
-    """Functions of a build for the real device: they would look for its driver, and some crash without it."""
+    """Replace remaining functions of a build for the real device: they would call its driver, and some crash."""
     if BUILDS[kind].asks_hooks:
         return
     theirs = re.compile(rf"_{kind}_\w+|_\w*{kind.upper()}\w+")
@@ -141,15 +144,15 @@ def _refuse_what_is_left(kind: str, answered: Mapping[str, Any]) -> None:
 
 
 def _without_answer(kind: str, name: str) -> Callable[..., Any]:
-    return refusal(name, f"the virtual {kind} device has no answer for this function of torch {torch.__version__}")
+    return refusal(name, f"the virtual {kind} device does not support this function of torch {torch.__version__}")
 
 
 def _answer_what_nobody_knows(kind: str) -> None:
-    """A function of a newer torch that has no row says so when it is called, instead of an AttributeError in torch."""
+    """Make functions of a newer torch that have no row raise CudaOnlyError instead of AttributeError."""
     prefix = f"_{kind}_"
     former = vars(NATIVE).get("__getattr__")
 
-    def __getattr__(name: str) -> Any:  # noqa: N807 - what Python asks for names that a module lacks
+    def __getattr__(name: str) -> Any:  # noqa: N807 - Python calls it for names that a module lacks
         if name.startswith(prefix) and name not in LEFT_ALONE:
             return _without_answer(kind, name)
         if former is not None:
@@ -160,7 +163,7 @@ def _answer_what_nobody_knows(kind: str) -> None:
 
 
 def named(table: Table) -> Table:
-    """Each function as an object of its own that carries its name: dynamo hashes them, tracebacks show them."""
+    """Each function as a separate object with its own name: dynamo hashes functions, and tracebacks show the name."""
     made = {}
     for name, function in table.items():
         if isinstance(function, FunctionType):
@@ -174,7 +177,7 @@ def named(table: Table) -> Table:
 
 
 def put(owner: Any, table: Mapping[str, Any]) -> None:
-    """Set each name; modules of torch that had bound the former object follow."""
+    """Set each name, also in modules of torch that had bound the former object."""
     for name, value in table.items():
         former = getattr(owner, name, None)
         setattr(owner, name, value)
@@ -183,7 +186,7 @@ def put(owner: Any, table: Mapping[str, Any]) -> None:
 
 
 def rebind(former: object, value: object) -> None:
-    """Early-bound copies (`from torch._C import x`) in torch's own modules point at the new object too."""
+    """Replace copies that torch's own modules bound early (`from torch._C import x`) by the new object."""
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] == "torch" and isinstance(module, ModuleType):
             for name, held in list(vars(module).items()):
@@ -192,17 +195,17 @@ def rebind(former: object, value: object) -> None:
 
 
 def forget(*functions: Any) -> None:
-    """Functions of torch that remember their answer from before."""
+    """Clear the caches of torch functions that hold results from before the installation."""
     for function in functions:
         if hasattr(function, "cache_clear"):
             function.cache_clear()
 
 
 def on_base(cls: type, base: type) -> type:
-    """The class again, with its own methods, on another base: torch's Python code keeps running.
+    """A copy of the class with the same methods on another base, so that torch's Python code keeps running.
 
-    A C base class cannot be exchanged in place. `super()` finds its class in the cell `__class__`, which all methods
-    share: it is pointed at the new class.
+    A base class in C cannot be replaced in place. `super()` finds its class in the cell `__class__`, which all methods
+    share. The cell is set to the new class.
     """
     body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     new = type(cls.__name__, (base,), body)

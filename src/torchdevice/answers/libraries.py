@@ -1,4 +1,4 @@
-"""What torch asks of CUDA's libraries: the runtime (cudart), NVTX, cuBLAS, cuDNN, tunable operators."""
+"""Replacements for CUDA's libraries: the runtime (cudart), NVTX, cuBLAS, cuDNN, tunable operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchdevice.answers.device import Device, Table, constant, nothing, refusal
 
 
 class CudaStatus(enum.IntEnum):
-    """`cudart().cudaError`: the codes that Python code compares with. Any other number is a code without a name."""
+    """`cudart().cudaError`: the codes that Python code compares with. Every other number is a code without a name."""
 
     success = 0
     invalidValue = 1  # noqa: N815 - CUDA's own names
@@ -41,7 +41,7 @@ _TEXTS = {
 
 
 def cudart(device: Device) -> SimpleNamespace:
-    """The runtime module: profiler switches succeed and do nothing, page locking is the device's."""
+    """The runtime module. Profiler calls return success and do nothing. The device implements page locking."""
     succeed = constant(CudaStatus.success)
 
     def register(address: int, size: int, flags: int = 0) -> CudaStatus:
@@ -71,7 +71,7 @@ def cudart(device: Device) -> SimpleNamespace:
 
 
 def nvtx() -> SimpleNamespace:
-    """Ranges nest per thread and give their depth; nobody reads them."""
+    """The NVTX module. Ranges nest per thread and return their depth. They are not recorded."""
     local = threading.local()
     handles = itertools.count(1)
 
@@ -95,12 +95,12 @@ def nvtx() -> SimpleNamespace:
 
 
 def green_context_names() -> Table:
-    """What torch.cuda.green_contexts asks before it asks the driver."""
+    """The functions that torch.cuda.green_contexts calls before it calls the driver."""
     return {"_is_locality_software_supported": constant(False)}
 
 
 def _setting(value: Any, setter: str, getter: str) -> Table:
-    """A value that is kept and given back."""
+    """A setter and a getter for a stored value."""
     kept = [value]
 
     def set_value(value: Any, *_: Any) -> None:
@@ -110,7 +110,7 @@ def _setting(value: Any, setter: str, getter: str) -> Table:
 
 
 def tunable_functions() -> Table:
-    """The settings of tunable operators: kept and given back; nothing is tuned where cuBLAS is not."""
+    """The settings of tunable operators. They are only stored: without cuBLAS nothing is tuned."""
     name = "_cuda_tunableop_"
     return {
         **_setting(False, f"{name}enable", f"{name}is_enabled"),
@@ -135,7 +135,7 @@ def tunable_functions() -> Table:
 
 
 def library_functions() -> Table:
-    """Handles and settings of cuBLAS, cuSOLVER and cuDNN: settings are kept, there is nothing behind the handles."""
+    """Handles and settings of cuBLAS, cuSOLVER and cuDNN. Settings are only stored, and handles are 0."""
     jiterator = "_cuda_jiterator_compile_and_launch_kernel"
     storage = ("register_buffer", "deregister_buffer", "register_handle", "deregister_handle", "load_storage")
     return {

@@ -1,6 +1,6 @@
-"""Lightning's own ideas of a device, under its four names: what it insists on, and which accelerator a name stands for.
+"""Lightning's own device checks and accelerator names, in all four of its packages.
 
-Everything else that Lightning asks is asked of torch, and answered there. Nothing of Lightning is imported here.
+Lightning gets everything else from torch. This module does not import Lightning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torchdevice.translate.engine import dress
 
 
 def accepting_the_target(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """A check that a device is of type `cuda`: what Lightning's request for `cuda` became passes as well."""
+    """An adapter for a check that a device has type `cuda`. It also accepts the target."""
 
     def set_up(self: Any, device: Any) -> Any:
         translator = audience.translator
@@ -30,11 +30,11 @@ def accepting_the_target(original: Any, path: str, row: Row, audience: Audience)
 
 
 def mps_as_cuda(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """`accelerator="mps"` wants a Mac's processor, beside what torch says; `"cuda"` is here, or answered for."""
+    """Maps `accelerator="mps"` to `"cuda"`: Lightning requires a Mac for the first, and the second always works."""
 
     def get(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         translator = audience.translator
-        is_mac = sys.platform == "darwin" and translator.host.type == "mps"  # not a virtual device elsewhere
+        is_mac = sys.platform == "darwin" and translator.host.type == "mps"  # False for a virtual mps on Linux
         if name == "mps" and translator.in_force and not is_mac:
             audience.note(row, path)
             name = "cuda"
@@ -47,7 +47,7 @@ CHECKS = tuple(
     OutsideRow(
         f"{package}.accelerators.cuda.CUDAAccelerator.setup_device",
         Kind.MAPPED,
-        "takes the target for a GPU",
+        "accepts the target as a GPU",
         accepting_the_target,
     )
     for package in ("lightning.fabric", "lightning.pytorch", "lightning_fabric", "pytorch_lightning")
@@ -56,7 +56,7 @@ REGISTRIES = tuple(
     OutsideRow(
         f"{package}.accelerators.registry._AcceleratorRegistry.get",
         Kind.MAPPED,
-        '`"mps"` is the accelerator for CUDA, except for the GPU of a Mac',
+        '`"mps"` selects the accelerator for CUDA, except on a Mac with a GPU',
         mps_as_cuda,
     )
     for package in ("lightning.fabric", "lightning_fabric")
@@ -64,7 +64,7 @@ REGISTRIES = tuple(
 
 
 def _later(rows: tuple[OutsideRow, ...]) -> Later:
-    """Applied when Lightning's module defines the class."""
+    """Rows that are applied when Lightning's module defines the class."""
     paths = [(row.path.split("."), row) for row in rows]
     return tuple((".".join(path[:-2]), path[-2], (row,)) for path, row in paths)
 

@@ -1,4 +1,4 @@
-"""What torch asks about memory: statistics, limits, pools. Who counts is the device's business."""
+"""Functions on memory: statistics, limits, pools. The device counts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers.device import Device, HistorySettings, PoolId, Segment, Table, constant, nothing, refusal
 
-_NO_ALLOCATOR = "the device's own allocator serves every tensor, and no other can take its place"
+_NO_ALLOCATOR = "this device's own allocator cannot be replaced"
 
 
 def memory_functions(kind: str, device: Device) -> Table:
-    """The C functions on memory."""
+    """Replacements for the C functions on memory."""
     blocks: dict[int, torch.Tensor] = {}
     enabled = [True]
     metadata = [""]
 
     def raw_alloc(size: int, stream: int) -> int:
-        counted = RealDevice(device.type if enabled[0] else "cpu")  # without its cache the allocator counts nothing
+        counted = RealDevice(device.type if enabled[0] else "cpu")  # a disabled caching allocator counts nothing
         block = torch.empty(size, dtype=torch.uint8, device=counted)
         blocks[block.data_ptr()] = block
         return block.data_ptr()
@@ -75,7 +75,7 @@ def memory_functions(kind: str, device: Device) -> Table:
         return {block.address for block in blocks if block.state == "active_allocated"}
 
     def restore(index: int, state: PoolState, stale: Iterable[int], owners: Iterable[int]) -> None:
-        """`stale`: storages that lose their memory. `owners`: storages that get theirs back."""
+        """`stale`: storages that lose their memory. `owners`: storages that own their memory again."""
         for storage in stale:
             device.disown(storage)
         device.restore_pool(index, state.pool, state.segments)
@@ -142,14 +142,14 @@ def memory_functions(kind: str, device: Device) -> Table:
 
 @dataclass(frozen=True)
 class PoolState:
-    """The blocks of a pool at a point in time: what `torch._C._cuda_getCheckpointState` returns."""
+    """The blocks of a pool at a point in time, as `torch._C._cuda_getCheckpointState` returns them."""
 
     pool: PoolId
     segments: list[Segment]
 
 
 def snapshot(device: Device, asked: Sequence[int] | None = None) -> Table:
-    """What `torch._C._cuda_memorySnapshot` returns. `asked`: a pool, with (0, 0) for all; whether traces are wanted."""
+    """The result of `torch._C._cuda_memorySnapshot`. `asked`: a pool id, (0, 0) for all, and whether to add traces."""
     pool, traced = tuple(asked[:2]) if asked else (0, 0), not asked or all(asked[2:])
     found = device.history()
     traces: list[list[Table]] = [[] for _ in range(device.count)]
@@ -203,7 +203,7 @@ def _described(segment: Segment) -> Table:
 
 
 def pool_base(device: Device) -> type:
-    """What torch's `MemPool` is rebuilt on."""
+    """The base class for torch's `MemPool`."""
 
     class MemPoolBase:
         def __init__(self, allocator: Any = None, *_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""What torch.mps asks: the C functions under its Python code."""
+"""Replacements for the C functions of torch.mps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchdevice.answers.streams import EventError
 
 
 class _Events:
-    """Metal's events are numbers to torch: here each stands for a clock of the device."""
+    """The events of torch.mps. torch identifies a Metal event by a number; here each number maps to a `Clock`."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -47,7 +47,7 @@ class _Events:
 
 
 def mps_stream_base(base: Any) -> type:
-    """What the class `Stream` of torch.mps is rebuilt on: a stream is made new, or named by its number."""
+    """The base class for `Stream` of torch.mps. It makes a new stream, or the stream with a given number."""
 
     class MPSStreamBase(base):
         def __new__(cls, *, stream_id: int | None = None) -> Any:
@@ -57,7 +57,7 @@ def mps_stream_base(base: Any) -> type:
 
 
 def mps_functions(device: Device, stream: type) -> Table:
-    """The C functions of torch.mps; `stream` is the base of its class `Stream`, which came with torch 2.15."""
+    """The C functions of torch.mps. `stream` is the base of its class `Stream`, which exists since torch 2.15."""
     events = _Events(device)
     metal = ("_mps_startCapture", "_mps_stopCapture")
     return {
@@ -91,5 +91,5 @@ def mps_functions(device: Device, stream: type) -> Table:
 
 
 def mps_names() -> Table:
-    """Names of torch.mps's modules that are not functions of C; the generator is taken at the first use."""
+    """Names in the modules of torch.mps that are not C functions. torch sets the generator on first use."""
     return {"_default_mps_generator": None, "device_count": constant(1)}

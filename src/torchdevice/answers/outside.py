@@ -1,6 +1,6 @@
 """Names outside the namespaces that CUDA code uses with them: versions, flags, autocast's state, profilers, helpers.
 
-The rows are `OUTSIDE`; each names an adapter of this file. Settings that torch keeps in every build need no row:
+The rows are in `OUTSIDE`. Each names an adapter of this file. Settings that torch stores in every build need no row:
 `torch.backends.cudnn.benchmark`, `torch.backends.cuda.matmul.allow_tf32`, the choice of attention kernels.
 """
 
@@ -28,7 +28,7 @@ _getframe = sys._getframe
 
 @dataclass(frozen=True)
 class OutsideRow:
-    """A path, how it is answered, and in words what. `adapter(original, path, row, audience)` makes the replacement."""
+    """A path, its kind of replacement, its result. `adapter(original, path, row, audience)` makes the replacement."""
 
     path: str
     kind: Kind
@@ -42,7 +42,7 @@ Later = tuple[tuple[str, str, tuple[OutsideRow, ...]], ...]
 
 
 def answering(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An adapter: `function` answers instead of the original."""
+    """An adapter: calls `function` instead of the original."""
 
     def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
         return audience.answering(row, path, original, function)
@@ -51,7 +51,7 @@ def answering(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An adapter: `function` answers where the target is one device, torch's own where there are several."""
+    """An adapter: calls `function` if the target has one device, and the original if it has several."""
 
     def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
         def answer(*args: Any, **kwargs: Any) -> Any:
@@ -66,7 +66,7 @@ def on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def filled_with(value: Any) -> Callable[..., Any]:
-    """An adapter for a module's attribute: this value, unless torch has one of its own."""
+    """An adapter for a module's attribute: this value, unless torch has a value."""
 
     def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
         return value if original is None else original
@@ -75,9 +75,10 @@ def filled_with(value: Any) -> Callable[..., Any]:
 
 
 def autocast_state(position: int) -> Callable[..., Any]:
-    """An adapter for functions that ask or set autocast's state of a device type, by default `cuda`.
+    """An adapter for functions that read or set autocast's state for a device type, by default `cuda`.
 
-    `position` of the device type; -1 for functions whose name says the type (`get_autocast_gpu_dtype`).
+    `position`: the position of the device type among the arguments. -1 for functions whose name implies the type
+    (`get_autocast_gpu_dtype`).
     """
 
     def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
@@ -95,7 +96,7 @@ def autocast_state(position: int) -> Callable[..., Any]:
             if asked in ("cpu", target):
                 return act(asked, *rest)
             if not read:
-                act(asked, *rest)  # the dtype that a later `autocast("cuda")` without one takes over
+                act(asked, *rest)  # a later `autocast("cuda")` without a dtype uses this one
                 return act(target, *rest)
             if asks == "dtype" and not enabled(target):
                 return act(asked)
@@ -107,7 +108,7 @@ def autocast_state(position: int) -> Callable[..., Any]:
 
 
 def cuda_activity(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """`torch.profiler.profile(activities=[CUDA])`: CUDA's work runs here, so the CPU is profiled too."""
+    """Adds CPU activity to `torch.profiler.profile(activities=[CUDA])`, because CUDA's operators run on the target."""
     parameters = list(inspect.signature(original).parameters)
     position = parameters.index("activities") if "activities" in parameters else sys.maxsize
 
@@ -125,7 +126,7 @@ def cuda_activity(original: Any, path: str, row: Row, audience: Audience) -> Any
 
 
 def host_profiler(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """`torch.autograd.profiler.profile(use_device="cuda")`: CUDA's work runs here, and torch would warn without it."""
+    """Removes `use_device="cuda"` from `torch.autograd.profiler.profile`: torch would warn that CUDA is missing."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         if audience.translator.in_force:
@@ -138,7 +139,7 @@ def host_profiler(original: Any, path: str, row: Row, audience: Audience) -> Any
 
 
 def quiet(result: Callable[[Any], Any]) -> Callable[..., Any]:
-    """An adapter for a method that has nothing to do here."""
+    """An adapter for a method that does nothing here."""
 
     def adapt(original: Any, path: str, row: Row, audience: Audience) -> Any:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -152,9 +153,9 @@ def quiet(result: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def refusing_cuda_sources(original: Any, path: str, row: Row, audience: Audience, always: bool = False) -> Any:
-    """Building an extension: CUDA sources cannot be compiled for the target, C++ ones can.
+    """An adapter for building an extension. CUDA sources raise an error; C++ sources are built.
 
-    `always`: also while nothing is translated, for a device that stays.
+    `always`: also while no session is active, for a virtual device, which stays installed.
     """
     signature = inspect.signature(original)
 
@@ -162,7 +163,7 @@ def refusing_cuda_sources(original: Any, path: str, row: Row, audience: Audience
         if always or audience.translator.in_force:
             try:
                 given = signature.bind(*args, **kwargs).arguments
-            except TypeError:  # torch says it better
+            except TypeError:  # the original raises a better message
                 return original(*args, **kwargs)
             given |= given.get("kwargs", {})
             files = [file for file in _strings(given.get("sources")) if file.endswith((".cu", ".cuh"))]
@@ -175,14 +176,14 @@ def refusing_cuda_sources(original: Any, path: str, row: Row, audience: Audience
 
 
 def cuda_sources_refused(path: str, target: str, name: str = "", files: Sequence[str] = ()) -> CudaExtensionRefused:
-    """Begins with torch's own words, which builders may look for."""
+    """The error for CUDA sources. Its message begins like torch's own, because build scripts may search for that."""
     extension = f" of the extension {name!r}" if name else ""
     return CudaExtensionRefused(
         explain_error(
             f"CUDA_HOME environment variable is not set, and {path} was asked to build CUDA sources{extension}"
             + (f" ({', '.join(files)})" if files else ""),
             f"the device here is {target}, which cannot run them",
-            "build the extension's C++ sources alone (CppExtension), or use its pure PyTorch path",
+            "build only the extension's C++ sources (CppExtension), or use its implementation in plain PyTorch",
         )
     )
 
@@ -196,7 +197,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 class PlanCaches:
-    """`torch.backends.cuda.cufft_plan_cache`: a cache of FFT plans that is always empty; its limit is kept."""
+    """`torch.backends.cuda.cufft_plan_cache`: a cache of FFT plans that is always empty. Its limit is stored."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -215,7 +216,7 @@ def plan_caches(original: Any, path: str, row: Row, audience: Audience) -> Any:
 
 
 def preferred_library(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """An adapter for the choice of a library of CUDA's: kept and given back, although torch was built without it."""
+    """An adapter for the choice of a CUDA library. The choice is only stored, as torch may be built without it."""
     kept: list[Any] = []
 
     def choose(backend: Any = None) -> Any:
@@ -261,12 +262,12 @@ OUTSIDE = (
         answering(constant(devices.CUDNN_VERSION)),
         truth=True,
     ),
-    OutsideRow(f"{_BACKEND}cuda.cufft_plan_cache", S, "an empty cache whose limit is kept", plan_caches),
-    OutsideRow(f"{_BACKEND}cuda.cublas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
-    OutsideRow(f"{_BACKEND}cuda.cublaslt_workspace_size", S, "kept and given back", answering(_workspace(1048576))),
-    OutsideRow(f"{_BACKEND}cuda.blas_workspace_size", S, "kept and given back", answering(_workspace(8519680))),
-    OutsideRow(f"{_BACKEND}cuda.preferred_linalg_library", S, "kept and given back", preferred_library, truth=True),
-    OutsideRow(f"{_BACKEND}cuda.preferred_blas_library", S, "kept and given back", preferred_library, truth=True),
+    OutsideRow(f"{_BACKEND}cuda.cufft_plan_cache", S, "an empty cache; its limit is stored", plan_caches),
+    OutsideRow(f"{_BACKEND}cuda.cublas_workspace_size", S, "only stored", answering(_workspace(8519680))),
+    OutsideRow(f"{_BACKEND}cuda.cublaslt_workspace_size", S, "only stored", answering(_workspace(1048576))),
+    OutsideRow(f"{_BACKEND}cuda.blas_workspace_size", S, "only stored", answering(_workspace(8519680))),
+    OutsideRow(f"{_BACKEND}cuda.preferred_linalg_library", S, "only stored", preferred_library, truth=True),
+    OutsideRow(f"{_BACKEND}cuda.preferred_blas_library", S, "only stored", preferred_library, truth=True),
     OutsideRow("torch.is_autocast_enabled", M, _STATE, autocast_state(0), truth=True, constant=True),
     OutsideRow("torch.get_autocast_dtype", M, _STATE, autocast_state(0), truth=True, constant=True),
     OutsideRow("torch.get_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True, constant=True),
@@ -275,8 +276,8 @@ OUTSIDE = (
     OutsideRow("torch.set_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True),
     OutsideRow("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
     OutsideRow("torch.autograd.profiler.profile.__init__", M, "the CPU's activity is profiled", host_profiler),
-    OutsideRow("torch.autograd.profiler.emit_nvtx.__enter__", N, "nobody reads NVTX ranges", quiet(lambda self: self)),
-    OutsideRow("torch.autograd.profiler.emit_nvtx.__exit__", N, "nobody reads NVTX ranges", quiet(lambda self: False)),
+    OutsideRow("torch.autograd.profiler.emit_nvtx.__enter__", N, "does nothing", quiet(lambda self: self)),
+    OutsideRow("torch.autograd.profiler.emit_nvtx.__exit__", N, "does nothing", quiet(lambda self: False)),
     OutsideRow("torch.nn.parallel.scatter", S, f"parts on the target{_ONE}", on_one_device(comm.scatter_on_one)),
     OutsideRow("torch.nn.parallel.gather", S, f"joined on the target{_ONE}", on_one_device(comm.gather_on_one)),
     OutsideRow("torch.nn.parallel.replicate", S, f"the module itself{_ONE}", on_one_device(comm.replicate_on_one)),
@@ -303,12 +304,13 @@ BUILDERS = tuple(
     for name in ("CUDAExtension", "load", "load_inline")
 )
 
-# Applied when a module is imported (its name, a name that it defines, the rows): loading it takes longer than we do.
+# Rows that are applied when a module is imported: (module, a name that it defines, rows). Importing it here would take
+# longer than the whole activation.
 LATER: Later = ((EXTENSIONS, "load_inline", BUILDERS),)
 
 
 def replacements(rows: tuple[OutsideRow, ...], audience: Audience, resolve: Callable[[str], Any]) -> list[Replacement]:
-    """The rows for names that this torch has; `resolve` finds an object by its path."""
+    """The replacements for names that this torch has. `resolve` finds an object by its path."""
     made = []
     for row in rows:
         holder, _, name = row.path.rpartition(".")
@@ -327,7 +329,7 @@ def replacements(rows: tuple[OutsideRow, ...], audience: Audience, resolve: Call
 
 
 def _holding(value: Any, name: str, package: str) -> list[tuple[str, Any]]:
-    """The modules of a package that hold a function of it too: where it is defined, and who imported it from there."""
+    """The modules of a package that also hold one of its functions: the defining module and those that import it."""
     if package not in sys.modules or not inspect.isfunction(value):
         return []
     inside = [(path, module) for path, module in sys.modules.items() if path.startswith(f"{package}.")]

@@ -1,7 +1,7 @@
-"""Packages that compute by CUDA itself, what to do about each, and the hint for a program that an error of one ended.
+"""Packages with their own CUDA code, the advice for each, and the hint for a program that one of them stopped.
 
-`scan` reads the same rows. What such packages are told about torch.cuda while they run is `rows.TRUTH_PACKAGES`; those
-with a stand-in are in `packages.table` too.
+`scan` reads the same rows. `rows.TRUTH_PACKAGES` lists the packages that get the original functions of torch.cuda.
+Packages with a stand-in are also in `packages.table`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torchdevice.packages import table
 from torchdevice.reading import read_regular
 from torchdevice.translate.callers import INSTALLED
 
-PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its path in plain PyTorch") | {
-    "triton": "kernels for CUDA; write the operation in torch, or keep a torch path beside it",
+PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "its own CUDA kernels; use its implementation in plain PyTorch, if any") | {
+    "triton": "kernels for CUDA; write the operation in torch, or add an implementation in torch",
     "flash_attn": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
     "xformers": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
-    "bitsandbytes": "CUDA kernels; load the model without 4/8-bit quantisation",
+    "bitsandbytes": "CUDA kernels; load the model without 4/8-bit quantization",
     "apex": "CUDA kernels; torch.amp and torch.optim replace it",
-    "transformer_engine": "CUDA kernels of NVIDIA",
+    "transformer_engine": "CUDA kernels by NVIDIA",
     "tensorrt": "NVIDIA's runtime",
     "torch_tensorrt": "NVIDIA's runtime",
     "pynvml": "reads NVIDIA's driver; torch.accelerator has memory figures",
@@ -39,24 +39,24 @@ PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "CUDA kernels of its own; look for its 
     "cuml": "RAPIDS needs CUDA",
     "nvidia.dali": "NVIDIA's data loader; use torch.utils.data",
     "diff_gaussian_rasterization": "CUDA kernels; a rasterizer in plain PyTorch does the same slowly",
-    "simple_knn": "CUDA kernels; torch.cdist and topk find the same neighbours",
+    "simple_knn": "CUDA kernels; torch.cdist and topk find the same neighbors",
     "gsplat": "CUDA kernels; a rasterizer in plain PyTorch does the same slowly",
-    "nvdiffrast": "CUDA kernels; look for a rasterizer in plain PyTorch",
+    "nvdiffrast": "CUDA kernels; use a rasterizer in plain PyTorch",
     "tinycudann": "CUDA kernels; write the network and its encoding in torch",
-    "MinkowskiEngine": "CUDA kernels for sparse convolutions; look for a path in plain PyTorch",
-    "spconv": "CUDA kernels for sparse convolutions; look for a path in plain PyTorch",
+    "MinkowskiEngine": "CUDA kernels for sparse convolutions; use an implementation in plain PyTorch",
+    "spconv": "CUDA kernels for sparse convolutions; use an implementation in plain PyTorch",
 }
-NOT_IN_STAND_IN = "docs/packages.md lists what it has; look for a path in plain PyTorch"
-SWITCHED_OFF = "TORCHDEVICE_PACKAGES=1, or `torchdevice run` without --no-packages, computes it by torch"
+NOT_IN_STAND_IN = "docs/packages.md lists the contents of stand-ins; use an implementation in plain PyTorch"
+SWITCHED_OFF = "set TORCHDEVICE_PACKAGES=1, or use `torchdevice run` without --no-packages, to compute it with torch"
 SOURCES = (".cu", ".cuh")
-NAMED = 3  # how many sources or submodules a message names
-# A program may lie in somebody's home folder: the search for sources ends after so many folders.
+NAMED = 3  # the number of sources or submodules that a message names
+# The search for sources stops after this number of folders, because a program may be in a home folder.
 _FOLDERS = 2000
-_LARGEST_LIST = 64 << 10  # of submodules; a longer one is generated, or meant to do harm
+_LARGEST_LIST = 64 << 10  # bytes of a list of submodules; a longer file is generated or malicious
 
 
 def package(name: str) -> tuple[str, str] | None:
-    """The row of `PACKAGES` that a module falls under, and what it says."""
+    """The name and the text of the row of `PACKAGES` for a module."""
     for known, note in PACKAGES.items():
         if name == known or name.startswith(f"{known}."):
             return known, note
@@ -64,20 +64,20 @@ def package(name: str) -> tuple[str, str] | None:
 
 
 def is_installed(spec: importlib.machinery.ModuleSpec | None) -> bool:
-    """Whether a module is of the environment; a package of the same name beside a program is the program's own."""
+    """Whether a module is installed in the environment. A package of the same name may be part of the program."""
     folders = [spec.origin or "", *(spec.submodule_search_locations or ())] if spec is not None else []
     return any(INSTALLED.search(f"{folder.replace(os.sep, '/')}/") for folder in folders)
 
 
 def _is_own(module: str) -> bool:
-    """Whether a module is loaded, from somewhere else than the environment."""
+    """Whether a module is loaded from outside the environment."""
     loaded = sys.modules.get(module.partition(".")[0])
     return loaded is not None and not is_installed(loaded.__spec__) and not _stands_in(module)
 
 
 def _stands_in(module: str) -> bool:
-    """Whether the package of a module is loaded, and is a stand-in of ours."""
-    finder = sys.modules.get("torchdevice.packages.finder")  # loaded where stand-ins are on
+    """Whether the package of a module is loaded and is a stand-in."""
+    finder = sys.modules.get("torchdevice.packages.finder")  # loaded if stand-ins are enabled
     return finder is not None and finder.finder.stands_in(module.partition(".")[0])
 
 
@@ -85,7 +85,7 @@ def submodules(folder: Path) -> list[str]:
     """The git submodules that a repository's folder lists, whether they were fetched or not."""
     try:
         text = read_regular(folder / ".gitmodules", _LARGEST_LIST).decode("utf-8", "replace")
-    except (OSError, ValueError):  # none, or none that anybody wrote
+    except (OSError, ValueError):  # no file, or not a plausible one
         return []
     rows = (line.partition("=") for line in text.splitlines())
     return [value.strip() for name, _, value in rows if name.strip() == "path" and value.strip()]
@@ -103,13 +103,13 @@ def cuda_sources(folder: Path) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first names, and the number of the others."""
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A package that ended a program, what is said about it, and the line of user code."""
+    """A package that stopped a program, the message about it, and the line of user code."""
 
     package: str
     text: str
@@ -117,9 +117,9 @@ class Refusal:
 
 
 def hint(error: BaseException, device: str) -> str:
-    """What to do about an error that such a package raised, or that says that it is missing; empty for any other.
+    """The advice for an error that such a package raised, or for its absence; empty for other errors.
 
-    Such an error ends a program and is counted as unsupported.
+    The error is counted as unsupported.
     """
     found = refusal(error, device)
     if found is None:
@@ -140,16 +140,16 @@ def refusal(error: BaseException, device: str) -> Refusal | None:
     site = users[-1] if users else Site("<unknown>", 0)
     top = module.partition(".")[0]
     if lacking:
-        decided = f"the device here is {device}, {top} is not installed, and its stand-in lacks that"
+        decided = f"the device here is {device}, {top} is not installed, and its stand-in lacks this name"
         return Refusal(top, explain_error(str(error), decided, NOT_IN_STAND_IN), site)
     if missing and top in table.PACKAGES:
-        decided = f"the device here is {device}, {top} is not installed, and stand-ins are off or not asked"
+        decided = f"the device here is {device}, {top} is not installed, and stand-ins are disabled or do not apply"
         return Refusal(top, explain_error(f"{top} was imported, and is not available", decided, SWITCHED_OFF), site)
     found = package(module)
     if found is not None:
         name, note = found
         what = "was imported, and is not available" if missing else "failed"
-        decided = f"the device here is {device}, and {name} computes by CUDA itself"
+        decided = f"the device here is {device}, and {name} needs CUDA"
         return Refusal(name, explain_error(f"{name} {what}", decided, note), site)
     if missing and lines and _is_users(lines[-1][0].f_code.co_filename):
         return _built_from_sources(module.partition(".")[0], device, site)
@@ -157,7 +157,7 @@ def refusal(error: BaseException, device: str) -> Refusal | None:
 
 
 def _built_from_sources(name: str, device: str, site: Site) -> Refusal | None:
-    """A package that nobody installed, in a program that comes with CUDA sources or git submodules."""
+    """The message for a missing package in a program that contains CUDA sources or git submodules."""
     tree = _tree_of(Path(site.file))
     parts = {"CUDA sources": cuda_sources(tree), "git submodules": submodules(tree)}
     said = " and ".join(f"{what} ({listed(names)})" for what, names in parts.items() if names)
@@ -165,14 +165,14 @@ def _built_from_sources(name: str, device: str, site: Site) -> Refusal | None:
         return None
     text = explain_error(
         f"{name} was imported, and is not available",
-        f"the program comes with {said}, and CUDA sources cannot be compiled for the device here, {device}",
-        f"if {name} is built from them, look for its path in plain PyTorch; if it is not, install it",
+        f"the program contains {said}, and CUDA sources cannot be compiled for the device here, {device}",
+        f"if {name} is built from them, use an implementation in plain PyTorch; otherwise install it",
     )
     return Refusal(name, text, site)
 
 
 def _tree_of(file: Path) -> Path:
-    """The repository that a file is in; without one, its folder."""
+    """The repository that contains a file; without one, the folder of the file."""
     folders = file.absolute().parents
     return next((each for each in folders if (each / ".git").exists() or (each / ".gitmodules").exists()), folders[0])
 

@@ -1,9 +1,9 @@
-"""autocast("cuda") on a CPU: operators that CUDA's autocast casts and the CPU's leaves alone.
+"""autocast("cuda") on a CPU: operators that CUDA's autocast casts and the CPU's autocast does not.
 
-CUDA computes sums, powers and exponentials in float32: the largest number of float16 is 65504, and NumPy has no
-bfloat16. It multiplies matrices and vectors in the dtype of autocast, and gives operators that take one dtype the
-widest of what they are given. Normalisations with half-precision weights are refused by the CPU's kernels and work on
-CUDA. The kernels here act only while autocast is on for the CPU and stands for an accelerator's.
+CUDA's autocast computes sums, powers and exponentials in float32: the largest number of float16 is 65504, and NumPy has
+no bfloat16. It multiplies matrices and vectors in the dtype of autocast. Operators that need a single dtype get the
+widest dtype of their arguments. The CPU's kernels reject normalizations with half-precision weights, which work on
+CUDA. The kernels here act only while autocast for the CPU replaces autocast for an accelerator.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import torch
 from torchdevice._torch import core, dispatcher
 from torchdevice._torch.core import RealTensor
 
-# Operator → where its weight is among the arguments. The input is first.
+# Operator → the position of its weight among the arguments. The input is at position 0.
 NORMS = {"layer_norm": 2, "group_norm": 2, "batch_norm": 1, "instance_norm": 1}
-WIDE_NORMS = frozenset({"layer_norm", "group_norm"})  # these CUDA's autocast computes in float32
+WIDE_NORMS = frozenset({"layer_norm", "group_norm"})  # CUDA's autocast computes these in float32
 _REDUCED = (torch.float16, torch.bfloat16)
 
 
@@ -34,7 +34,7 @@ def _norm_in_float32(operator: Callable[..., Any], weight: int, widened: bool) -
     def norm(*args: Any) -> Any:
         with dispatcher.below_cpu_autocast():
             if _refused(args, weight) or (widened and stands_for_accelerator()):
-                # Statistics are written in place by training: those stay the tensors that they are.
+                # Training writes to the running statistics in place, so these tensors must not be replaced.
                 statistics = range(weight + 2, weight + 4) if weight == 1 else ()
                 args = tuple(
                     value.float() if position not in statistics and _is_reduced(value) else value
@@ -51,7 +51,7 @@ def _is_reduced(value: Any) -> bool:
 
 
 def _with_statistics(operator: Callable[..., Any], args: tuple[Any, ...], statistics: Any) -> Any:
-    """Run with running statistics in float32, and write what became of them back."""
+    """Run with running statistics in float32, then write them back."""
     reduced = [position for position in statistics if _is_reduced(args[position])]
     wide = list(args)
     for position in reduced:
@@ -63,7 +63,7 @@ def _with_statistics(operator: Callable[..., Any], args: tuple[Any, ...], statis
 
 
 def apply_to_norms() -> Callable[[], None]:
-    """Register the kernels; the returned function takes them away."""
+    """Register the kernels for normalizations. The returned function removes them."""
     kernels = dispatcher.Registrations()
     for name, weight in NORMS.items():
         kernel = _norm_in_float32(getattr(torch.ops.aten, name), weight, name in WIDE_NORMS)
@@ -71,28 +71,28 @@ def apply_to_norms() -> Callable[[], None]:
     return kernels.undo
 
 
-# What torch's own tests of autocast expect to compute in float32 on CUDA, and norms in other spellings.
+# Operators that torch's own autocast tests expect in float32 on CUDA, and other names of norms.
 _NAMES = (
     "acos asin cosh cosine_similarity cumprod cumsum dist erfinv exp expm1 log log10 log1p log2 log_softmax logsumexp "
     "norm pdist pow reciprocal renorm rms_norm rsqrt sinh softmax softplus sum tan"
 )
 WIDE = frozenset(_NAMES.split())
 SPELLED = frozenset({"frobenius_norm", "linalg_matrix_norm", "linalg_vector_norm", "nuclear_norm"})
-# What they expect in the dtype of autocast, of that what the CPU computes in another.
+# Operators that they expect in the dtype of autocast and that the CPU computes in another dtype.
 LOWER = frozenset({"addmv", "addr", "mv", "gru_cell", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"})
-# What they expect in the widest dtype of its tensors, of that what the CPU refuses.
+# Operators that they expect in the widest dtype of their tensors and that the CPU rejects.
 PROMOTED = frozenset({"bilinear", "cross", "dot", "index_put", "scatter_add", "tensordot", "vdot"})
 _LISTS = ("cuda", "xpu")  # types whose autocast has these lists
-_dtype_of, _is_on = torch.get_autocast_dtype, torch.is_autocast_enabled  # torch's own: replaced while active
+_dtype_of, _is_on = torch.get_autocast_dtype, torch.is_autocast_enabled  # the originals: a session replaces the names
 
 
 def stands_for_accelerator() -> bool:
-    """Whether autocast on the CPU stands for an accelerator's at the moment (`translate.adapters.autocast_enter`)."""
+    """Whether autocast for the CPU currently replaces that for an accelerator (`translate.adapters.autocast_enter`)."""
     return any(map(_is_on, _LISTS))
 
 
 def overloads(names: frozenset[str]) -> list[str]:
-    """The operators of these names, with their overloads: those that CUDA's autocast knows and the CPU's does not."""
+    """The overloads of these operators that CUDA's autocast has and the CPU's autocast lacks."""
     own = set(dispatcher.kernels_under("AutocastCPU"))
     known = dispatcher.kernels_under("AutocastCUDA")
     return [name for name in known if name not in own and name.partition("::")[2].partition(".")[0] in names]
@@ -123,9 +123,9 @@ def _casting(operator: Any, rule: Callable[[list[RealTensor]], torch.dtype]) -> 
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         if composite and not stands_for_accelerator():
-            return operator.decompose(*args, **kwargs)  # the CPU's autocast knows its parts
+            return operator.decompose(*args, **kwargs)  # the CPU's autocast has rules for its parts
         with dispatcher.below_cpu_autocast():
-            # A dtype that was asked for is the answer's, whatever autocast would choose.
+            # A dtype argument takes precedence over autocast.
             if stands_for_accelerator() and not any(
                 isinstance(value, torch.dtype) for value in (*args, *kwargs.values())
             ):
@@ -152,7 +152,7 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def apply() -> Callable[[], None]:
-    """Register the kernels; the returned function takes them away."""
+    """Register the kernels of `RULES`. The returned function removes them."""
     kernels = dispatcher.Registrations()
     for names, rule in RULES:
         for name in overloads(names):

@@ -1,6 +1,6 @@
-"""Products of matrices with a dtype of their own for the result (`torch.mm(a, b, out_dtype=torch.float32)`).
+"""Matrix products with a separate dtype for the result (`torch.mm(a, b, out_dtype=torch.float32)`).
 
-torch has them for CUDA alone. Elsewhere they are the same product of arguments in that dtype.
+torch implements them only for CUDA. On other devices, the arguments are converted to that dtype and then multiplied.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ WIDENED = {
 
 
 def register(kernels: dispatcher.Registrations, backend: str) -> None:
-    """Kernels for a backend that has none."""
+    """Register kernels for a backend that has none."""
     for name, product in WIDENED.items():
         if dispatcher.find_operator(name) is not None and not dispatcher.has_kernel(name, backend):
             kernels.add(name, backend, _widening(product))
 
 
 def apply_to_cpu() -> Callable[[], None]:
-    """The same for the CPU; the returned function takes them away."""
+    """Register kernels for the CPU. The returned function removes them."""
     kernels = dispatcher.Registrations()
     register(kernels, "CPU")
     return kernels.undo

@@ -1,4 +1,4 @@
-"""Random numbers: the namespace's generators are the device's default generators, seeded and restored through them."""
+"""Random numbers: the namespace's generators are the default generators of the device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torchdevice._torch.core import RealDevice
 from torchdevice.answers.device import Device, Table
 from torchdevice.answers.devices import index_reader
 
-# A CUDA generator's state: the seed and the offset, eight bytes each.
+# The state of a CUDA generator: seed and offset, eight bytes each.
 CUDA_STATE_BYTES = 16
 
 
 class LaterGenerators(tuple[torch.Generator, ...]):
-    """The generators of devices that nothing has touched yet: asked for one, they are initialised, and not before."""
+    """The generators of devices that are not initialized yet. Reading one initializes the device."""
 
     _device: Device
 
@@ -60,7 +60,7 @@ def generators(device: Device) -> tuple[torch.Generator, ...]:
 
 
 def random_names(kind: str, device: Device) -> Table:
-    """Names of the namespace's modules that say where random numbers come from, and when seeding happens: at once."""
+    """Names in the namespace's modules for random numbers. Seeding takes effect immediately."""
     return {
         "default_generators": generators(device),
         "_lazy_call": _call_now,
@@ -80,7 +80,7 @@ def _set_rng_state(kind: str, device: Device) -> Callable[..., None]:
         generator = answering.generator(read_index(device, optional=True))
         state = new_state.to(RealDevice("cpu"))
         if state.numel() == CUDA_STATE_BYTES != generator.get_state().numel():
-            # A checkpoint from a CUDA machine: its generator is another one, but the seed can be taken over.
+            # The state comes from a CUDA machine. Its generator is a different one, but the seed can be used.
             generator.manual_seed(int.from_bytes(bytes(state[:8].tolist()), "little"))
         else:
             generator.set_state(state)

@@ -1,9 +1,9 @@
-"""The devices that exist (CPU, MPS, and those with a module shaped like torch.cuda) behind the answers of a namespace.
+"""The `Device` interface for devices that exist: CPU, MPS, and those with a module like torch.cuda.
 
-Each class gives figures in bytes, indices, generators and clocks. The functions of torch._C that use them are in
-`devices`, `memory`, `streams`. Devices that keep no memory figures get them here. On the CPU a counter is used if its
-library is built; otherwise each question walks over Python's heap for what tensors hold, and the operating system has
-the peak. Elsewhere a sampling thread finds the peak, which the first question starts.
+Each class supplies memory statistics in bytes, indices, generators and clocks. The replacements for functions of
+torch._C that use them are in `devices`, `memory` and `streams`. This module computes statistics for devices that have
+none. On the CPU, a counter is used if its library is built. Otherwise each query searches Python's heap for tensors,
+and the operating system supplies the peak. On other devices a thread samples the peak; the first query starts it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 class Peak(Protocol):
-    """The most that was held since the last reset; `now` is the figure of this moment."""
+    """The peak since the last reset. `now` is the current value."""
 
     def allocated(self, now: int) -> int: ...
     def reserved(self, now: int) -> int: ...
@@ -41,7 +41,7 @@ class Peak(Protocol):
 
 
 class Counter(Protocol):
-    """Figures that are kept as memory is allocated and freed."""
+    """Counts bytes as memory is allocated and freed."""
 
     def held(self) -> int: ...
     def highest(self) -> int: ...
@@ -49,12 +49,15 @@ class Counter(Protocol):
 
 
 def tensor_bytes(device_type: str) -> int:
-    """Bytes of the storages of all tensors of a device type that Python or the autograd graph holds, each once."""
+    """Bytes of the storages of all tensors of a device type that Python or the autograd graph holds.
+
+    Each storage counts once.
+    """
     return sum(storage.nbytes() for storage in _storages(device_type))
 
 
 def cpu_storages() -> list[torch.UntypedStorage]:
-    """The storages behind that figure of the CPU."""
+    """The storages that `tensor_bytes("cpu")` counts."""
     return _storages("cpu")
 
 
@@ -70,7 +73,7 @@ def _storages(device_type: str) -> list[torch.UntypedStorage]:
 
 
 def _tensor_classes() -> frozenset[type]:
-    """torch.Tensor and its subclasses, without those that wrap other tensors (fake, functional: no memory)."""
+    """torch.Tensor and its subclasses, except those that wrap other tensors and own no memory (fake, functional)."""
     found: set[type] = set()
     pending: list[type] = [core.RealTensor]
     while pending:
@@ -82,19 +85,19 @@ def _tensor_classes() -> frozenset[type]:
 
 
 class ProcessMemory:
-    """The process as the operating system sees it: the kernel keeps its peak, at no cost to us."""
+    """The memory of the process as the operating system reports it. The kernel records the peak."""
 
     def __init__(self) -> None:
         self._start = resident()
-        self._at_reset = (self._start, 0)  # resident bytes and tensors' bytes
+        self._at_reset = (self._start, 0)  # resident bytes and bytes of tensors
         self._seen = 0
 
     def grown(self) -> int:
-        """What the process holds from the system beyond what it held at the start."""
+        """The growth of the process since the start, in bytes."""
         return max(0, resident() - self._start)
 
     def allocated(self, now: int) -> int:
-        """What tensors held at the reset, and what the process grew by at its highest since."""
+        """The bytes of tensors at the reset plus the largest growth of the process since then."""
         resident, held = self._at_reset
         self._seen = max(self._seen, now, held + max(0, _high_water() - resident))
         return self._seen
@@ -103,14 +106,14 @@ class ProcessMemory:
         return max(now, _high_water() - self._start)
 
     def reset(self, now: int) -> None:
-        """Begin anew from here, if the kernel can (Linux): else only figures of moments when somebody asked count."""
+        """Reset the peak. Only Linux can reset its own peak. Elsewhere the new peak includes only values at queries."""
         _clear_high_water()
         self._at_reset = (_high_water(), now)
         self._seen = now
 
 
 def process_figure(field: str) -> int | None:
-    """A figure of /proc/self/status in bytes; None where there is no such file."""
+    """A value of /proc/self/status in bytes; None if there is no such file."""
     if not _STATUS.exists():
         return None
     _, found, rest = _STATUS.read_bytes().partition(field.encode())
@@ -118,10 +121,10 @@ def process_figure(field: str) -> int | None:
 
 
 def resident() -> int:
-    """Bytes of the process in the machine's memory."""
+    """The resident memory of the process in bytes."""
     if _PAGES.exists():
         return int(_PAGES.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    import psutil  # takes longer to import than everything else here
+    import psutil  # slow to import
 
     return int(psutil.Process().memory_info().rss)
 
@@ -139,7 +142,7 @@ def _clear_high_water() -> None:
 
 
 class SampledPeak:
-    """The most that was seen: at every question, and every few milliseconds in between once somebody has asked."""
+    """The largest value seen: at every query, and every 10 ms after the first query."""
 
     def __init__(self, allocated: Callable[[], int], reserved: Callable[[], int]) -> None:
         self._read = (allocated, reserved)
@@ -177,7 +180,7 @@ class SampledPeak:
 
 @functools.cache
 def sampled_peak(allocated: Callable[[], int], reserved: Callable[[], int]) -> SampledPeak:
-    """The sampler of these readings: one a process."""
+    """The sampler for these two functions, one per process."""
     return SampledPeak(allocated, reserved)
 
 
@@ -185,11 +188,11 @@ process_memory = ProcessMemory()
 
 
 class CountedPeak:
-    """The counter's peak for tensors, the operating system's for the process."""
+    """The peak of tensors from the counter, and that of the process from the operating system."""
 
     def __init__(self, counter: Counter, before: int) -> None:
         self._counter = counter
-        self._before = before  # the peak of the time when nothing was counted
+        self._before = before  # the peak before counting started
 
     def allocated(self, now: int) -> int:
         return max(now, self._before, self._counter.highest())
@@ -204,10 +207,10 @@ class CountedPeak:
 
 
 class CpuTensors:
-    """What tensors on the CPU hold, and the most that they held.
+    """The bytes of tensors on the CPU, and their peak.
 
-    By a counter if its library is built; it is built when questions have taken as long as building takes. Until then
-    each question walks over the heap, and the operating system knows the peak of the process.
+    A counter supplies both if its library is built. It is built once queries have taken 2 seconds in total. Until then
+    each query searches the heap, and the operating system supplies the peak of the process.
     """
 
     def __init__(self) -> None:
@@ -218,17 +221,17 @@ class CpuTensors:
         self._peak: Peak = process_memory
 
     def count_by(self, start: Callable[[bool], Counter | None]) -> None:
-        """How counting is started; the argument says whether the library may be built for it."""
+        """Sets the function that starts counting. Its argument says whether it may build the library."""
         self._start = start
 
     def peak(self) -> Peak:
-        """Who knows the most that was held."""
+        """The object that supplies the peak."""
         if self._start is not None:
             self._start_counting()
         return self._peak
 
     def held(self) -> int:
-        """Bytes, now."""
+        """The current bytes."""
         if self._start is not None:
             self._start_counting()
         if self._counter is not None:
@@ -239,7 +242,7 @@ class CpuTensors:
         return found
 
     def _start_counting(self) -> None:
-        """At the first question without building anything, and once more when building pays."""
+        """Tries to start counting: at the first query without building, and again when building is worth its time."""
         with self._lock:
             late = self._walked > WORTH_BUILDING_SECONDS
             if self._start is None or not (late or not self._walked):
@@ -248,20 +251,20 @@ class CpuTensors:
             if self._counter is not None:
                 self._peak = CountedPeak(self._counter, process_memory.allocated(self._counter.held()))
             if late or self._counter is not None:
-                self._start = None  # it counts, or never will
+                self._start = None  # counting has started, or cannot be started
 
 
 cpu_tensors = CpuTensors()
 
 
 class Real(Device):
-    """What the devices that exist have in common: their memory is counted here unless they count it themselves."""
+    """The base class of devices that exist. It counts their memory unless they do so themselves."""
 
     def __init__(self, host: Host, count: int) -> None:
         super().__init__(host.type, count)
         self.module: Any = getattr(torch, host.type, None)
         self.ooms = 0
-        self._removed = [0] * count  # the accumulated figure at its last reset
+        self._removed = [0] * count  # the accumulated value at its last reset
 
     def peak(self, index: int) -> Peak:
         raise NotImplementedError
@@ -274,7 +277,7 @@ class Real(Device):
         return Usage(tensors, self._figures(index, reserved, peak.reserved(reserved)), ooms=self.ooms)
 
     def _figures(self, index: int, now: int, highest: int) -> Figures:
-        """What was allocated and freed in total is known only as far as the peak tells it."""
+        """The totals of allocated and freed bytes are estimates from the peak."""
         total = max(0, highest - self._removed[index])
         return Figures(now, max(now, highest), max(now, total), max(0, total - now))
 
@@ -299,7 +302,7 @@ class Real(Device):
 
 
 class HostClock:
-    """On the CPU work is done when the call returns, so the host's clock is the device's."""
+    """The host's clock. On the CPU, work is finished when a call returns."""
 
     def __init__(self) -> None:
         self._ns = 0
@@ -311,19 +314,19 @@ class HostClock:
         return True
 
     def synchronize(self) -> None:
-        """Done already."""
+        """Does nothing: the work is finished."""
 
     def wait(self, stream: Any) -> None:
-        """Done already."""
+        """Does nothing: the work is finished."""
 
     def milliseconds_to(self, end: HostClock) -> float:
         return (end._ns - self._ns) / 1e6
 
 
 class Cpu(Real):
-    """The processor: figures from the operating system and from our own count of tensors."""
+    """The CPU. Its statistics come from the operating system and from our own count of tensors."""
 
-    @functools.cache  # noqa: B019 - one object a process
+    @functools.cache  # noqa: B019 - one object per process
     def describe(self, index: int) -> Description:
         frequency = system().cpu_freq() if hasattr(system(), "cpu_freq") else None
         mhz = (frequency.max or frequency.current) if frequency is not None else 0
@@ -350,7 +353,7 @@ class Cpu(Real):
 
 
 class Mps(Real):
-    """Apple's GPU: one device, one stream that matters, memory shared with the host."""
+    """Apple's GPU: one device that uses one stream and shares memory with the host."""
 
     def synchronize(self) -> None:
         self.module.synchronize()
@@ -393,7 +396,7 @@ class Mps(Real):
 
 
 class _MpsClock:
-    """Metal's own event; its times are the GPU's."""
+    """A Metal event, which measures time on the GPU."""
 
     def __init__(self, timing: bool) -> None:
         self._event = core.MpsEvent(timing)
@@ -411,20 +414,20 @@ class _MpsClock:
         self._event.wait()
 
     def milliseconds_to(self, end: _MpsClock) -> float:
-        # Metal knows the times when the work is done; without waiting it would count work that is still queued.
+        # Metal records the times when the work is finished. Without waiting, queued work would be included.
         self._event.synchronize()
         end._event.synchronize()
         return float(self._event.elapsed_time(end._event))
 
 
-# torch.xpu has this since 2.10. Asked before `scoped` gives modules the names of torch.cuda that they lack.
+# torch.xpu has this since 2.10. Evaluated before `scoped` adds missing names of torch.cuda to other modules.
 _LIMITS_MEMORY = frozenset(
     kind for kind in ("cuda", "xpu") if hasattr(getattr(torch, kind), "set_per_process_memory_fraction")
 )
 
 
 class Native(Real):
-    """A device whose torch module is shaped as torch.cuda is (xpu, and cuda itself): asked by the same names."""
+    """A device whose torch module has the same functions as torch.cuda: xpu, and cuda itself."""
 
     own_streams = True
 
@@ -505,7 +508,7 @@ class Native(Real):
 
 
 class _NativePeak:
-    """The device keeps its own peaks."""
+    """The peaks that the device records itself."""
 
     def __init__(self, module: Any, index: int) -> None:
         self._module, self._index = module, index
@@ -544,7 +547,7 @@ _KINDS: dict[str, type[Real]] = {"cpu": Cpu, "mps": Mps}
 
 
 def target_of(host: Host, told: int = 1) -> Real:
-    """The device for a host's device. `told`: where there is only one, the number of devices that code is told."""
+    """The device object for a host. `told`: the number of devices that code sees on a CPU or MPS host."""
     kind = _KINDS.get(host.type, Native)
     return kind(host, host.count if kind is Native else told)
 

@@ -1,8 +1,8 @@
-"""The rows: every public name of torch.cuda, torch.mps and torch.xpu, what becomes of it, and what it answers.
+"""The rows: every public name of torch.cuda, torch.mps and torch.xpu, its kind of replacement, and its result.
 
-A row says how user code is answered on a machine that lacks the namespace's device. The functions that answer are in
-the other files of this package; who gets the truth instead of an answer is `audience`. Tests enumerate the installed
-torch against these rows; docs/masquerade.md is printed from them.
+A row describes what user code gets on a machine without the namespace's device. The replacements are in the other
+modules of this package. `audience` decides which callers get the original instead. Tests compare the rows with the
+installed torch. docs/masquerade.md is generated from them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """How a name is answered."""
+    """The kind of replacement of a name."""
 
-    MAPPED = "mapped"  # by the target's own function, or by torch's own, which works here
-    SIMULATED = "simulated"  # by an object or figure of ours with the semantics that the name has on its own device
-    NO_OP = "no-op"  # nothing to do: harmless, returns what the device would
+    MAPPED = "mapped"  # calls the target's own function, or torch's own if that works here
+    SIMULATED = "simulated"  # our own object or value, with the semantics that the name has on its own device
+    NO_OP = "no-op"  # does nothing and returns what the device would return
     UNSUPPORTED = "unsupported"  # raises CudaOnlyError
 
 
@@ -25,9 +25,9 @@ class Kind(Enum):
 class Row:
     """One name, relative to its namespace. `answer` is a key of ANSWERS.
 
-    `truth`: torch's own files, and packages that would wake code for that hardware only, get the original instead.
-    `left`: torch's own object stays in place, because it works on what the other rows and the translation give it.
-    `constant`: torch's compiler may take the answer as a constant of the graph.
+    - `truth`: torch's own files, and packages that would enable code for that hardware only, get the original.
+    - `left`: the name is not replaced, because torch's own object works with the other rows and the translation.
+    - `constant`: torch's compiler may treat the result as a constant of the graph.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a group of names answers on each kind of target."""
+    """The result of a group of names, per type of target."""
 
     mps: str
     xpu: str
@@ -52,8 +52,8 @@ def _same(text: str) -> Answer:
 
 
 ANSWERS = {
-    "there": _same("`True` / the number of the target's devices / initialised"),
-    "one_kind": _same("the truth: a library that looks for several kinds of device must find one, and that is cuda"),
+    "there": _same("`True` / the number of the target's devices / initialized"),
+    "one_kind": _same("not replaced: a library that looks for several types of devices must find only cuda"),
     "bf16": _same("`True`: the target computes bfloat16 (capability 8.0)"),
     "current": Answer("device 0", "torch.xpu's current device", "device 0"),
     "described": Answer(
@@ -61,54 +61,54 @@ ANSWERS = {
         "torch.xpu's name, memory and subslice count; capability 8.0",
         "the processor's name, the machine's memory and physical cores; capability 8.0",
     ),
-    "start": _same("nothing to initialise"),
-    "synchronize": Answer("`torch.mps.synchronize()`", "`torch.xpu.synchronize()`", "returns: work is done at once"),
+    "start": _same("does nothing"),
+    "synchronize": Answer("`torch.mps.synchronize()`", "`torch.xpu.synchronize()`", "does nothing: calls are blocking"),
     "stream": Answer(
-        "ordered stand-ins: work runs in the order of submission",
+        "simulated streams: work runs in the order of submission",
         "torch.xpu's streams",
-        "ordered stand-ins: work runs in the order of submission",
+        "simulated streams: work runs in the order of submission",
     ),
     "event": Answer("Metal events, GPU milliseconds", "torch.xpu's events", "the host's clock, milliseconds"),
     "allocated": Answer(
-        "`current_allocated_memory`, `driver_allocated_memory`; the peak is sampled every 10 ms once somebody asks",
+        "`current_allocated_memory`, `driver_allocated_memory`; the peak is sampled every 10 ms after its first use",
         "torch.xpu's own statistics",
         "bytes of the storages of live tensors; reserved and peaks from the process's resident memory",
     ),
-    "reset": Answer("the sampler starts anew", "torch.xpu's own", "the kernel's high-water mark starts anew (Linux)"),
-    "free": Answer("recommended memory less what is held", "`torch.xpu.mem_get_info`", "psutil: available, total"),
-    "empty_cache": Answer("`torch.mps.empty_cache()`", "`torch.xpu.empty_cache()`", "nothing is cached"),
-    "fraction": Answer("`torch.mps.set_per_process_memory_fraction`", "torch.xpu's own", "kept and given back"),
-    "raw_block": _same("a byte tensor on the target; its address"),
-    "pool": _same("a pool with an identity; the target's allocator serves it"),
-    "history": _same("a snapshot without segments; a virtual device lists its own"),
+    "reset": Answer("resets the sampled peak", "torch.xpu's own", "resets the high-water mark of the process (Linux)"),
+    "free": Answer("recommended minus allocated memory", "`torch.xpu.mem_get_info`", "psutil: available, total"),
+    "empty_cache": Answer("`torch.mps.empty_cache()`", "`torch.xpu.empty_cache()`", "does nothing: there is no cache"),
+    "fraction": Answer("`torch.mps.set_per_process_memory_fraction`", "torch.xpu's own", "the value is only stored"),
+    "raw_block": _same("the address of a byte tensor on the target"),
+    "pool": _same("a pool object with an id; its memory comes from the target's allocator"),
+    "history": _same("a snapshot without segments; with a virtual device, its segments"),
     "load": Answer(
         "the processor's load and memory (psutil)", "the processor's load and memory (psutil)", "psutil's figures"
     ),
     "processes": _same("this process and its memory"),
     "rng": Answer("the MPS generator", "torch.xpu's generators", "the CPU's default generator"),
-    "graph": _same("capture runs and notes the operators, `replay()` runs them again on the same tensors"),
-    "hook": _same("torch's own: the graphs here call it"),
+    "graph": _same("capture runs and records the operators, `replay()` runs them again on the same tensors"),
+    "hook": _same("torch's own: simulated graphs call it"),
     "annotation": _same("torch's own: `is_available()` is `False`, nothing is recorded"),
-    "raw_graph": _same("raises `CudaOnlyError`: a graph here is a list of operators without a `cudaGraph_t`"),
+    "raw_graph": _same("raises `CudaOnlyError`: a simulated graph is a list of operators without a `cudaGraph_t`"),
     "peer": _same("`False` with one device"),
-    "flags": _same("`sm_80`, as the capability says"),
+    "flags": _same("`sm_80`, which matches the capability"),
     "xpu_flags": _same("`pvc`, one architecture"),
-    "handle": _same("0: no cuBLAS or cuSOLVER behind it"),
-    "cudart": _same("a runtime module whose calls succeed"),
-    "nvtx": _same("ranges nest and give their depth; nobody reads them"),
+    "handle": _same("0: cuBLAS and cuSOLVER are missing"),
+    "cudart": _same("a simulated runtime module; its calls return success"),
+    "nvtx": _same("ranges nest and return their depth; they are not recorded"),
     "nccl": _same("collectives over a list of tensors of this process; version 2.27.3"),
     "comm": _same("copies, splits and sums on the target"),
-    "tunable": _same("settings are kept; nothing is tuned"),
-    "amp": _same("torch's own, translated to the target's autocast and scaler with the dtype that was asked for"),
-    "legacy": _same("made on the target by the translation"),
+    "tunable": _same("settings are stored; nothing is tuned"),
+    "amp": _same("torch's own, translated to the target's autocast and scaler with the requested dtype"),
+    "legacy": _same("translation makes it on the target"),
     "error": _same("torch's own class"),
     "failure": Answer(
         "torch's own class, raised for MPS's RuntimeErrors; the original is the cause",
-        "torch's own class, in CUDA's words; the original is the cause",
+        "torch's own class, with CUDA's message; the original is the cause",
         "torch's own class, raised for the allocator's RuntimeError; the original is the cause",
     ),
     "constant": _same("torch's own value"),
-    "settings": _same("kept and given back"),
+    "settings": _same("the setting is only stored"),
     "kernel": _same("raises `CudaOnlyError`: CUDA source cannot run here"),
     "gds": _same("raises `CudaOnlyError`: GPUDirect Storage needs an NVIDIA driver"),
     "no_gds": _same("`False`"),
@@ -116,7 +116,7 @@ ANSWERS = {
     "green": _same("raises `CudaOnlyError`: green contexts split an NVIDIA GPU"),
     "allocator": _same("raises `CudaOnlyError`: an allocator for CUDA memory cannot serve the target"),
     "metal": _same("raises `CudaOnlyError`: Metal source cannot run here"),
-    "metal_trace": _same("nothing to trace; `False`"),
+    "metal_trace": _same("does nothing; `False`"),
 }
 
 
@@ -199,7 +199,7 @@ CUDA = (
     *_rows(S, "tunable", "tunable.set_cublaslt_requested_algo_count tunable.get_cublaslt_requested_algo_count"),
     *_rows(S, "tunable", "tunable.dynamic_dims_mask"),
     *_rows(U, "kernel", "tunable.tune_gemm_in_file tunable.mgpu_tune_gemm_in_file"),
-    # torch's own operator database makes such functions when it is imported, and does not call them without CUDA.
+    # torch's own operator database makes such functions at import, and does not call them without CUDA.
     *_rows(U, "kernel", "jiterator._create_jit_fn jiterator._create_multi_output_jit_fn", truth=True),
     *_rows(U, "kernel", "_compile_kernel"),
     *_rows(U, "gds", "gds.GdsFile gds.gds_register_buffer gds.gds_deregister_buffer"),
@@ -215,7 +215,7 @@ CUDA = (
     *_rows(M, "constant", "has_half has_magma DEVICE_REQUIREMENT PYTORCH_RELEASES_CODE_CC", left=True),
     *_rows(M, "constant", "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION", left=True),
     *_rows(M, "constant", "profiler.DEFAULT_FLAGS nccl.SUM green_contexts.SUPPORTED", left=True),
-    # Private names that user code is known to call.
+    # Private names that known user code calls.
     *_rows(N, "start", "_lazy_init", truth=True),
     *_rows(N, "start", "_sleep"),
     *_rows(S, "there", "_is_compiled", truth=True),
@@ -280,7 +280,7 @@ SUBMODULES = {
     "xpu": ["memory", "random", "streams", "graphs"],
 }
 
-# Packages that get the truth: told that CUDA is here, they would load kernels that cannot run.
+# Packages that get the originals. If CUDA seemed available, they would load kernels that cannot run.
 TRUTH_PACKAGES = (
     *("apex", "bitsandbytes", "causal_conv1d", "deepspeed", "flash_attn", "flashinfer", "mamba_ssm", "pynvml"),
     *("tensorrt", "transformer_engine", "triton", "vllm", "xformers"),

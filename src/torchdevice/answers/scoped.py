@@ -1,6 +1,7 @@
-"""Rows become replacements: which object answers a name. Who gets the truth instead, and the count, is `audience`.
+"""Makes replacements from rows. `audience` decides which callers get the originals, and counts calls.
 
-One `Masquerade` per namespace that the host lacks, built once a process; `session` applies its replacements.
+There is one `Masquerade` per namespace that the host lacks. It is built once per process. `session` applies its
+replacements.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ from torchdevice.translate.translator import Translator
 
 _getframe = sys._getframe
 
-# torch.cuda.comm is another name of this module, loaded only on demand; DataParallel calls its functions here.
+# torch.cuda.comm is another name of this module and is loaded on demand. DataParallel calls the functions by this name.
 COMM = "torch.nn.parallel.comm"
 
 
 class Masquerade:
-    """One namespace, answered by one target."""
+    """One namespace, implemented by one target."""
 
     def __init__(self, kind: str, target: Real, audience: Audience) -> None:
         self._kind = kind
@@ -87,13 +88,13 @@ class Masquerade:
         return Shadow(kind, modules, table.functions, table.bases, replaced, extra)
 
     def _noting(self, name: str) -> Callable[[], None]:
-        """What a class calls when user code makes an object of it."""
+        """The function that a class calls when user code makes an object of it."""
         path = f"torch.{self._kind}.{name}"
         row = next((row for row in SURFACE[self._kind] if row.name == name), Row(name, Kind.SIMULATED, "stream"))
         return lambda: self._audience.note(row, path)
 
     def replacements(self) -> list[Replacement]:
-        """Every place of the namespace that a row replaces."""
+        """The replacements for every name of the namespace that has a row."""
         made: list[Replacement] = []
         for row in SURFACE[self._kind]:
             home, name = self._home(row)
@@ -104,7 +105,7 @@ class Masquerade:
                 continue
             original = getattr(self._modules[home], name)
             if original and not callable(original) and not isinstance(original, ModuleType):
-                continue  # a value that torch has filled: the device is here after all, only not the target
+                continue  # torch has set the value: the host has the device, but it is not the target
             value = self._value(row, home, name, original)
             for module_name, module in self._modules.items():
                 if vars(module).get(name) is original and (module_name == home or _is_public(module, name)):
@@ -143,15 +144,15 @@ class Masquerade:
             next(counter)
             raise CudaOnlyError(
                 explain_error(
-                    f"{path} was asked for",
+                    f"{path} was called",
                     f"the device here is {audience.target}: {ANSWERS[row.answer].cpu.partition(': ')[2]}",
-                    "guard this call, use the portable operators of torch, or run it on the hardware that it needs",
+                    "call it only on the hardware that it needs, or use portable operators of torch",
                 )
             )
 
         if isinstance(original, type):
             makers: dict[str, Any] = {name: staticmethod(refuse) for name in vars(original) if not name.startswith("_")}
-            with contextlib.suppress(ValueError):  # where torch is built with CUDA, some are C classes without one
+            with contextlib.suppress(ValueError):  # in a torch built with CUDA, some C classes have no signature
                 makers["__signature__"] = inspect.signature(original)
             return stand_in(original, path, lambda args, kwargs: refuse(*args, **kwargs), **makers)
         return dress(refuse, original, path)
@@ -165,7 +166,7 @@ def _is_public(module: ModuleType, name: str) -> bool:
 
 
 def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
-    """Names of torch.cuda that the target's own module lacks: code that was told `getattr(torch, x.device.type)`."""
+    """Names of torch.cuda that the target's own module lacks, for code that uses `getattr(torch, x.device.type)`."""
     made = [
         Replacement(f"{module.__name__}.{each.name}", module, each.name, each.value)
         for each in cuda
@@ -178,15 +179,15 @@ def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
 
 @dataclass(frozen=True)
 class _Built:
-    """What one host with one number of devices needs. All of it is answered by one device object."""
+    """The replacements for one host with one number of devices. One device object implements all of them."""
 
     host: Host
     replacements: list[Replacement]
-    failures: failures.Failures | None  # None where CUDA is the device
+    failures: failures.Failures | None  # None if the host has CUDA
 
 
 class Masquerades:
-    """All namespaces that a host lacks. Built when first needed, kept for the process."""
+    """All namespaces that a host lacks. Built on first use and kept until the process ends."""
 
     def __init__(self, translator: Translator) -> None:
         self.audience = Audience(translator)
@@ -195,7 +196,7 @@ class Masquerades:
         self.skips: list[Skip] = []
 
     def select(self, host: Host, told: int = 1) -> list[Replacement]:
-        """What to apply on a host. `told`: the number of devices that code is told where there is one or none."""
+        """The replacements for a host. `told`: the number of devices that code sees on a host with at most one."""
         self.audience.target = host.type
         self.audience.ledger.forget_places()
         if (host, told) not in self._built:
@@ -225,21 +226,21 @@ class Masquerades:
 
     @property
     def ordered(self) -> dict[str, Any]:
-        """What stands for torch.Stream and torch.Event while the selected replacements are in place."""
+        """The classes that replace torch.Stream and torch.Event while the selected replacements are applied."""
         on_cpu = self._selected is not None and self._selected.host.type == "cpu"
         return {"torch.Stream": torch.cuda.Stream, "torch.Event": torch.cuda.Event} if on_cpu else {}
 
     @property
     def failure_of(self) -> Callable[[BaseException], BaseException | None] | None:
-        """CUDA's error for an error of the selected host's device; None where CUDA is the device."""
+        """The function that converts errors of the selected host to CUDA's; None if the host has CUDA."""
         known = self._selected.failures if self._selected is not None else None
         return known.mapped if known is not None else None
 
     def apply(self) -> Iterator[Callable[[], object]]:
-        """What is no attribute of torch: kernels, and names of modules that load later. Each step gives its undo."""
+        """Apply what is not an attribute of torch: kernels, and modules that load later. Each step yields its undo."""
         selected = self._selected
         assert selected is not None
-        yield self.audience.ledger.forget_places  # answer nobody any more, also through names that user code has kept
+        yield self.audience.ledger.forget_places  # end all replacements, also through names that user code has bound
         later = lightning.REGISTRIES_LATER
         if selected.host.type == "cpu":
             yield precision.apply_to_norms()

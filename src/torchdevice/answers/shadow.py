@@ -1,9 +1,9 @@
-"""torch's own Python functions and classes of a namespace, run on another `torch._C`. Nothing of torch is changed.
+"""Copies of torch's own Python functions and classes of a namespace that use another `torch._C`. torch is not changed.
 
-`torch.cuda.memory_summary` is Python code over `torch._C._cuda_memoryStats`. A shadow copies such functions with
-globals of their own, in which `torch._C` finds the functions that it is given before the real ones. So signatures,
-documentation, argument checks and error messages are torch's own in every version, and only the C functions (`natives`,
-see the other files here) have to be answered. What may not be seen by whom is decided in `audience`.
+`torch.cuda.memory_summary` is Python code that calls `torch._C._cuda_memoryStats`. A shadow copies such functions and
+gives them separate globals, in which our functions come before those of the real `torch._C`. So signatures,
+documentation, argument checks and error messages are torch's own in every version. Only the C functions (`natives`, see
+the other modules here) are replaced. `audience` decides which callers get the copies.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ Natives = dict[str, Any]
 
 
 class Facade:
-    """An object that has what `extra` says (a dict that may still be filled), then what `behind` has."""
+    """An object with the attributes in `extra`, a dict that may still grow, and then those of `behind`."""
 
     __slots__ = ("__dict__", "_behind")
 
     def __init__(self, behind: Any, extra: dict[str, Any]) -> None:
         self._behind = behind
-        self.__dict__ = extra  # not a copy: and a look-up is as fast as a module's
+        self.__dict__ = extra  # not a copy; a lookup is as fast as that of a module
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)
 
 
 class _Natives(Facade):
-    """`torch._C` as the copies see it. A function of the namespace that has no answer refuses, whatever the build has:
+    """`torch._C` as the copies see it.
 
-    in a build with CUDA the real one would look for a driver.
+    A function of the namespace without a replacement raises an error, even if the build has it: in a build with CUDA,
+    the real function would look for a driver.
     """
 
     __slots__ = ("_prefix",)
@@ -50,15 +51,17 @@ class _Natives(Facade):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(self._prefix) and name not in LEFT_ALONE:
-            return refusal(name, f"nothing here answers this function of torch {torch.__version__}")
+            return refusal(name, f"this function of torch {torch.__version__} is not supported here")
         return super().__getattr__(name)
 
 
 class Shadow:
     """The copies of one namespace's functions and classes.
 
-    `modules` are the namespace's files. `natives` stand before `torch._C`, `bases` say on which class a class of the
-    namespace is rebuilt, `replaced` are names that get another meaning in all modules (device indices, lazy start).
+    - `modules`: the names of the namespace's modules.
+    - `natives`: functions that take precedence over those of `torch._C`.
+    - `bases`: new base classes for classes of the namespace, by the name of the class.
+    - `replaced`: names with a replacement in all modules (device indices, lazy initialization).
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class Shadow:
         self._replaced = replaced
         self._modules = {name: sys.modules[name] for name in modules}
         self._copies: dict[int, Any] = {}
-        self._held: list[Any] = []  # originals, so that an id in `_copies` stays theirs
+        self._held: list[Any] = []  # keeps originals alive, so that their ids in `_copies` stay valid
         self.globals: dict[str, dict[str, Any]] = {name: dict(vars(module)) for name, module in self._modules.items()}
         self.natives = natives
         self._natives = _Natives(kind, natives)
@@ -111,11 +114,11 @@ class Shadow:
                 space[key] = self._natives
             else:
                 space[key] = self.copy(value)
-        if name == f"torch.{self._kind}":  # torch itself defines some private names only when the device starts
+        if name == f"torch.{self._kind}":  # torch defines some private names only when the device is initialized
             space.update({key: value for key, value in self._replaced.items() if key.startswith("_")})
 
     def copy(self, value: Any) -> Any:
-        """The copy of a function or class of the namespace; anything else as it is."""
+        """The copy of a function or class of the namespace. Other objects are returned unchanged."""
         if id(value) in self._copies:
             return self._copies[id(value)]
         made = self._copy(value)
@@ -137,15 +140,15 @@ class Shadow:
         return value
 
     def _is_rebuilt(self, value: type) -> bool:
-        """Classes that are to stand on another base are rebuilt whatever their metaclass is.
+        """Whether a class is rebuilt. Classes that get another base are, whatever their metaclass is.
 
-        In a build with CUDA the classes of C++ have pybind11's metaclass. Other classes with a metaclass (legacy
-        storages) work as they are. Exceptions must stay the classes that programs catch.
+        In a build with CUDA, classes of C++ have pybind11's metaclass. Other classes with a metaclass (legacy storages)
+        work unchanged. Exceptions are not rebuilt, because programs catch the original classes.
         """
         return value.__name__ in self._bases or (type(value) is type and not issubclass(value, BaseException))
 
     def _function(self, function: Any, classes: Mapping[Any, CellType]) -> Any:
-        """`classes` maps a class that methods know by their cell `__class__` to the cell of its copy."""
+        """`classes` maps a class in the cell `__class__` of methods to the cell of its copy."""
         space = self.globals.get(function.__globals__.get("__name__", ""), function.__globals__)
         cells = None
         if function.__closure__ is not None:
@@ -195,6 +198,6 @@ class Shadow:
 
 
 def module_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The namespace itself and its submodules that are loaded: those that the installed torch loads by itself."""
+    """The namespace and its loaded submodules, which are those that the installed torch imports itself."""
     paths = (f"torch.{kind}", *(f"torch.{kind}.{name}" for name in names))
     return tuple(path for path in paths if path in sys.modules)

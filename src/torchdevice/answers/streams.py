@@ -1,7 +1,7 @@
-"""What torch asks about streams and events: the bases of its own `Stream` and `Event` classes, and the current stream.
+"""Streams and events: base classes for torch's `Stream` and `Event`, and the functions on the current stream.
 
-A device with streams of its own lends them. Elsewhere a stream is an ordered stand-in: all work goes to the device in
-the order in which it was submitted, so everything that streams promise holds, except that nothing overlaps.
+On a device with native streams, these are used. Otherwise streams are simulated: all work runs in the order of
+submission. This keeps every guarantee of streams, but work never overlaps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PRIORITIES = (0, -5)
 
 
 class EventError(ValueError, RuntimeError):
-    """What CUDA's events raise: a ValueError in later versions of torch, a RuntimeError in earlier ones."""
+    """The error of CUDA's events. It is a ValueError in newer versions of torch and a RuntimeError in older ones."""
 
 
 class Streams:
@@ -29,11 +29,11 @@ class Streams:
         self._priorities: dict[int, int] = {}
 
     def new(self) -> int:
-        """The number of a new stream that is a stand-in."""
+        """The number of a new simulated stream."""
         return next(self.device.stream_numbers)
 
     def keep_priority(self, number: int, priority: int) -> None:
-        """A priority outside the range means the nearest one inside."""
+        """Stores a priority, clamped to the valid range."""
         if priority:
             self._priorities[number] = max(PRIORITIES[1], min(PRIORITIES[0], priority))
 
@@ -42,7 +42,7 @@ class Streams:
 
 
 def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type:
-    """What torch's `Stream` is rebuilt on; `handle` names the raw stream (`cuda_stream`, `sycl_queue`), if any."""
+    """The base class for torch's `Stream`. `handle`: the attribute with the raw stream (`cuda_stream`), if any."""
     device = streams.device
     # The CPU has no index (tensors report `cpu`), so its streams have none either.
     place = -1 if device.type == "cpu" else None
@@ -118,7 +118,7 @@ def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type
 
 
 def event_base(device: Device, handle: str, note: Callable[[], None]) -> type:
-    """What torch's `Event` is rebuilt on: events of the device's own, or a clock; with CUDA's rules on reading it."""
+    """The base class for torch's `Event`, with native events or a clock. CUDA's rules for reading times apply."""
     return _own_event_base(device, handle, note) if device.own_events else _clock_event_base(device, handle, note)
 
 
@@ -144,10 +144,10 @@ def _own_event_base(device: Device, handle: str, note: Callable[[], None]) -> ty
 
         @property
         def device(self) -> Any:
-            return super().device if self.event_id else None  # it gets one when it is recorded
+            return super().device if self.event_id else None  # an event has a device only after it was recorded
 
         def elapsed_time(self, end_event: Any) -> float:
-            # torch.Event's own accepts no subclass of torch.Event as its argument.
+            # The method of torch.Event does not accept a subclass of torch.Event as argument.
             _check_timed(self, end_event)
             try:
                 return device.elapsed(self, end_event)
@@ -215,7 +215,7 @@ def _clock_event_base(device: Device, handle: str, note: Callable[[], None]) -> 
 
 
 def stream_functions(kind: str, streams: Streams) -> Table:
-    """The C functions on streams."""
+    """Replacements for the C functions on streams."""
     device = streams.device
 
     def at(index: int) -> int:

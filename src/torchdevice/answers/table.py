@@ -1,8 +1,8 @@
-"""One table of what a namespace asks of torch._C: functions, names that torch binds early, and base classes.
+"""One table per namespace with replacements for torch._C: functions, names that torch binds early, and base classes.
 
-The rows come from the topic files and are written against the protocol `Device`. `scoped` exposes a table to user code
-until `deactivate()`; `installed` puts it into torch for the life of a process. A test reads torch's own sources and
-fails for each name that they ask for and that is neither here nor in `LEFT_ALONE`.
+The rows come from the modules by topic and use the interface `Device`. `scoped` makes a table visible to user code
+until `deactivate()`. `installed` installs it in torch until the process ends. A test reads torch's own sources and
+fails for each name that they use and that is neither here nor in `LEFT_ALONE`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torchdevice.answers.device import Device, Table
 
 @dataclass(frozen=True)
 class Classes:
-    """Names in torch._C of the bases of a namespace's classes; attributes of streams and events with a handle.
+    """Names of a namespace's base classes in torch._C, and the attributes of streams and events that hold a handle.
 
-    torch.mps has its own kind of events, and neither graphs nor pools.
+    torch.mps has a separate event class, and neither graphs nor pools.
     """
 
     stream: str
@@ -57,27 +57,28 @@ CLASSES = {
     "mps": Classes(stream="_MPSStreamBase"),
 }
 
-# Names that torch asks for and that keep torch's own answer, with the reason. A star stands for the rest of a name.
+# Names that torch uses and that are not replaced, with the reason. `*` matches the rest of a name.
 LEFT_ALONE = {
-    # All but _accelerator_setAllocatorSettings, which `memory` answers.
-    "_accelerator_*": "torch asks the hooks of the accelerator that is there; without one the public functions answer",
-    "_CUDAGreenContext": "torch looks whether it is there; green contexts split an NVIDIA GPU",
-    "_cuda_CUDAAllocator": "torch looks whether it is there; a class that only a pluggable allocator makes",
+    # All except _accelerator_setAllocatorSettings, which `memory` replaces.
+    "_accelerator_*": "torch calls the host's accelerator; without one, the public functions are replaced",
+    "_CUDAGreenContext": "torch checks that it exists; green contexts split an NVIDIA GPU",
+    "_cuda_CUDAAllocator": "torch checks that it exists; only a pluggable allocator makes objects of this class",
     "_xpu_XPUAllocator": "as _cuda_CUDAAllocator",
-    "_mps_compileShader": "torch looks whether it is there, and says that Metal is missing",
+    "_mps_compileShader": "torch checks that it exists, and reports that Metal is missing",
     "_mps_loadMetallibFromPath": "as _mps_compileShader",
     "_mps_loadMetalllib": "as _mps_compileShader",
-    "_mps_host_alias_storage": "memory that the CPU and Metal share by address, which nothing else has",
-    "_mps_is_on_macos_or_newer": "a question about the operating system, which torch answers in every build",
+    "_mps_host_alias_storage": "memory that the CPU and Metal share by address; no other device has it",
+    "_mps_is_on_macos_or_newer": "checks the operating system, and works in every build of torch",
 }
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What one namespace asks.
+    """The replacements for one namespace.
 
-    `functions` of torch._C; `names` of the namespace's modules that torch binds when it is imported; `bases` of the
-    namespace's classes, by the class's name in torch.
+    - `functions`: those of torch._C.
+    - `names`: those in the namespace's modules that torch binds when it is imported.
+    - `bases`: base classes, by the name of the class in torch.
     """
 
     functions: Table
@@ -86,9 +87,9 @@ class Answers:
 
 
 def answers(kind: str, device: Device, noting: Callable[[str], Callable[[], None]] | None = None) -> Answers:
-    """The table of one namespace, answered by `device`.
+    """The table of one namespace, implemented by `device`.
 
-    `noting(name)` gives what a class calls when user code makes an object of it.
+    `noting(name)` returns the function that a class calls when user code makes an object of it.
     """
     note = noting if noting is not None else lambda name: lambda: None
     lent = streams.Streams(device)

@@ -1,6 +1,6 @@
-"""A virtual device behind the answers of its namespace: the C++ library keeps its figures, streams and graphs.
+"""The `Device` interface for a virtual device. The C++ library holds its statistics, streams and graphs.
 
-The library itself is `virtual.library`; it is given to this class when the device is installed.
+`virtual.library` wraps the library. This class gets it when the device is installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers.device import Description, Device, Graph, History, HistorySettings, PoolId, Segment
 
-# The device that programs are told of: an Ampere-class GPU, so that they choose bfloat16; the memory is the host's.
+# The device that programs see: a GPU of the Ampere class, so that they choose bfloat16. Its memory is that of the host.
 DESCRIPTIONS = {
     "cuda": Description(
         "Virtual CUDA device",
@@ -32,7 +32,7 @@ DESCRIPTIONS = {
 
 
 class Library(Protocol):
-    """What is used of the C++ library."""
+    """The functions of the C++ library that are used here."""
 
     def call(self, name: str, *arguments: object) -> int: ...
     def statistics(self, device: int) -> dict[str, Any]: ...
@@ -43,7 +43,7 @@ class Library(Protocol):
 
 
 class Virtual(Device):
-    """All virtual devices of a process. `capacity`: the memory that each says it has; `limit`: bytes it may hold."""
+    """All virtual devices of a process. `capacity`: the reported memory per device; `limit`: its limit in bytes."""
 
     own_streams = True
     own_events = True
@@ -190,7 +190,7 @@ class Virtual(Device):
         return bool(self._library.call("capturing"))
 
     def generator(self, index: int) -> torch.Generator:
-        """The generator that operators use when none is given, as a Python object."""
+        """The default generator of a device, as a Python object."""
         self._library.call("default_generators", 1)
         try:
             return torch.Generator(device=RealDevice(self.type, index))
@@ -215,10 +215,10 @@ class _Captured:
         self._library.call("capture_replay", self._number)
 
     def steps(self) -> list[str]:
-        return []  # the library keeps no names
+        return []  # the library does not store names
 
     def drop(self) -> None:
-        """Forget the calls. A capture that is under way ends."""
+        """Discard the calls. A capture in progress ends."""
         if self._number:
             self._library.call("capture_drop", self._number)
         self._number = 0
