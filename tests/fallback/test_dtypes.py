@@ -152,7 +152,7 @@ def test_factories_in_compiled_functions_are_narrowed() -> None:
         found = torch.compile(positions, backend="eager", fullgraph=True)(torch.ones(2, device="mps"))
     assert found.dtype is torch.float32
     torch.testing.assert_close(found.cpu(), expected)
-    assert any("torch.arange asked for float64" in str(each.message) for each in caught)
+    assert any("torch.arange requested float64" in str(each.message) for each in caught)
 
 
 FLOAT8 = [dtype for name, dtype in vars(torch).items() if name.startswith("float8_")]

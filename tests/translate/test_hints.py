@@ -24,7 +24,7 @@ def test_the_hint_names_the_policy_and_the_place(code: str, tmp_path: Path) -> N
     write(tmp_path, {"program.py": f"import torch\n{code}\n"})
     done = torchdevice("run", "--virtual", "mps", "--policy", "accelerate", "program.py", cwd=tmp_path)
     assert done.returncode == 1
-    said = 'policy=accelerate moved what was made on "cpu" or without a device to mps:0, first at '
+    said = 'policy=accelerate moved tensors made on "cpu" or without a device to mps:0, first at '
     assert (f"{said}{tmp_path}/program.py:2" in done.stderr) is PROGRAMS[code]
     assert ("Hint: try --policy portable" in done.stderr) is PROGRAMS[code]
     kept = torchdevice("run", "--virtual", "mps", "--policy", "portable", "program.py", cwd=tmp_path)

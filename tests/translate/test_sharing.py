@@ -212,5 +212,7 @@ def test_memory_that_cannot_be_shared_says_what_to_do(active: None) -> None:
     share = adapters.share_memory(refuse, "torch.storage.UntypedStorage.share_memory_", translator)
     with pytest.raises(RuntimeError, match="only available on CPU"):
         share(torch.empty(1).untyped_storage())
-    with pytest.raises(RuntimeError, match=r"asked for on meta(.|\n)*Hint: run with --policy portable, or .*cpu:-1"):
+    with pytest.raises(
+        RuntimeError, match=r"called for memory on meta(.|\n)*Hint: run with --policy portable, or .*cpu:-1"
+    ):
         share(torch.empty(1, device="meta").untyped_storage())

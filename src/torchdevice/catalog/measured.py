@@ -1,4 +1,4 @@
-"""What a verification run found out about one name: the record, and its words."""
+"""The result of a verification run for one name: the record, and the names of the outcomes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ PASSED, DIFFERS, RAISED, NONE = OUTCOMES = ("passed", "differs", "raised", "none
 
 @dataclass(frozen=True)
 class Measured:
-    """What was run: by which database or call, whether plain torch can, and what came of it on each host.
+    """One measurement: the database or call that was run, whether plain torch can run it, and the outcome per host.
 
-    `why`: what differs, or the error, for each host that does not do what plain torch does. `reason`: why there is
-    nothing to run here: an abstract class, a name that was removed, hardware or libraries that are not here.
-    `elsewhere`: operators of the call that ran on another device than MPS, which has no kernel for them.
+    - `why`: the difference or the error, for each host whose result differs from plain torch.
+    - `reason`: why the name cannot be run: an abstract class, a name that was removed, missing hardware or libraries.
+    - `elsewhere`: operators of the call that did not run on MPS, because it has no kernel for them.
     """
 
     by: str = ""

@@ -1,1 +1,1 @@
-"""Patching: an engine that applies and undoes, rows that say what is patched, and one adapter per argument shape."""
+"""Patches torch: an engine applies and undoes patches, rows list what is patched, adapters handle the arguments."""

@@ -1,9 +1,9 @@
-"""One adapter per argument shape: where a device sits in a call, and how the call goes on with another one.
+"""One adapter per kind of signature: it finds the device among the arguments and calls torch with another one.
 
-An adapter takes the original, its public path and the translator, and returns the replacement. The hot path of each is
-one look-up of the request in `translator.settled`. First come factories, then functions with a device parameter, then
-functions and tensor methods without one whose result or receiver has a device. Which function gets which adapter is in
-`points`. Methods that move are in `moves`, whole classes in `classes`, checkpoints and batches in `loading`.
+An adapter takes the original, its public path and the translator, and returns the wrapper. On the fast path, a wrapper
+only looks the request up in `translator.settled`. The order is: factories, functions with a device parameter, then
+functions and tensor methods without one. `points` assigns adapters to functions. Methods that move tensors are in
+`moves`, classes in `classes`, checkpoints and batches in `loading`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from torchdevice.translate.sharing import is_writable, told_of_copy
 from torchdevice.translate.subclasses import PLAIN, modes, shown_to
 from torchdevice.translate.translator import Translator
 
-# Copies from the host to these can be asynchronous, so pinned memory has a meaning.
+# Copies from the host to these can be asynchronous, so pinned memory is useful.
 PINNABLE = frozenset({"cuda", "xpu"})
 # Factories whose result shares the memory of an array on the CPU.
 SHARING = frozenset({"torch.as_tensor", "torch.asarray"})
-# A factory in C that torch shows to no function mode.
+# A factory in C that torch does not pass to function modes.
 UNSHOWN = frozenset({"torch.range"})
 
 
@@ -40,14 +40,14 @@ UNSHOWN = frozenset({"torch.range"})
 
 
 def fresh_tensor(original: Function, path: str, translator: Translator, like_tensors: bool = False) -> Function:
-    """A factory: no device means "none given", unless a generator or (`like_tensors`) a tensor argument says where."""
+    """A factory. No device means "none given", unless a generator or (`like_tensors`) a tensor argument implies one."""
     settled = translator.settled
 
     def factory(*args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
         try:
             known = device in settled
-        except TypeError:  # unhashable: no device, torch says so
+        except TypeError:  # unhashable: not a device, torch raises an error
             known = True
         try:
             if known and "pin_memory" not in kwargs:
@@ -59,7 +59,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             return narrowed(refusal, original, args, kwargs, path, translator)
 
     def sampled_elsewhere(refusal: TypeError | RuntimeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A CPU generator and a device that was the CPU in the program's text: sampled there, then moved."""
+        """A CPU generator, and a device that was `cpu` in the source: sample on the CPU, then move the result."""
         where, device = kwargs["generator"].device, kwargs.get("device")
         if device is None or kwargs.get("out") is not None or RealDevice(device).type == where.type:
             return narrowed(refusal, original, args, kwargs, path, translator)
@@ -70,7 +70,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
             if kwargs.get("out") is not None or (like_tensors and _any_tensor(args, kwargs)):
                 return seen(*args, **kwargs)
             generator = kwargs.get("generator")
-            if generator is not None:  # sampled where the generator is, then moved to where "none" goes
+            if generator is not None:  # sample on the generator's device, then move to the device for "none given"
                 made = seen(*args, **{**kwargs, "device": generator.device})
                 given = translator.translate(None, path, depth=2)
                 return made if given is None or made.device.type == given.type else made.to(given)
@@ -90,9 +90,9 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
 
 
 def tensor_like(original: Function, path: str, translator: Translator, function: bool = False) -> Function:
-    """`*_like` and `new_*`: no device means "as the input", so only a device that is given is translated.
+    """`*_like` and `new_*`. No device means the device of the input, so only an explicit device is translated.
 
-    `function`: it is no method. torch finds methods by name when it shows them to classes and modes.
+    `function`: it is a function, not a method. torch looks methods up by name when it passes them to classes and modes.
     """
     settled = translator.settled
 
@@ -117,7 +117,10 @@ def tensor_like(original: Function, path: str, translator: Translator, function:
 
 
 def traceable(original: Function, path: str, translator: Translator, mode: str) -> Function:
-    """The twin of a factory, or of a question for a state, that torch's compiler sees: its decision is a constant."""
+    """The function that torch's compiler traces instead of a wrapper. Its decision is a constant of the graph.
+
+    `mode` is the kind of wrapper: a kind of factory, or a query for a state.
+    """
 
     @constant_when_traced
     def decided(asked: Any) -> Any:
@@ -165,12 +168,12 @@ def _is_cpu(device: Any) -> bool:
 
 
 def can_pin(translator: Translator, device: Any) -> bool:
-    """Whether pinned memory means anything for a tensor that is to be on `device`."""
+    """Whether pinned memory is useful for a tensor on `device`."""
     return (device is None or _is_cpu(device)) and translator.host.type in PINNABLE
 
 
 def convert_generator(original: Function, path: str, translator: Translator) -> Function:
-    """An in-place sampler whose generator lives elsewhere: sample where the generator is, then copy."""
+    """An in-place sampler whose generator is on another device: sample on that device, then copy."""
 
     def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
         generator = kwargs.get("generator")
@@ -182,7 +185,7 @@ def convert_generator(original: Function, path: str, translator: Translator) -> 
 
 
 def sample_on_generator(original: Function, path: str, translator: Translator) -> Function:
-    """A sampler of a tensor (`torch.multinomial`) whose generator lives elsewhere: sample there, then move back."""
+    """A sampler with an input (`torch.multinomial`) and a generator on another device: sample there, then move back."""
 
     def sample(input: Any, *args: Any, **kwargs: Any) -> Any:
         generator = kwargs.get("generator")
@@ -199,9 +202,9 @@ def sample_on_generator(original: Function, path: str, translator: Translator) -
 
 
 def parameter(original: Function, path: str, translator: Translator, name: str, as_type: bool = False) -> Function:
-    """A Python function with a device parameter; `as_type` for those that want the type's name only.
+    """A Python function with a device parameter. `as_type`: the parameter is only the name of a type.
 
-    A default that names a device (`GradScaler(device="cuda")`) is a request like any other.
+    A default that names a device (`GradScaler(device="cuda")`) counts as a request.
     """
     parameters = list(inspect.signature(original).parameters.values())
     position = next(index for index, each in enumerate(parameters) if each.name == name)
@@ -230,7 +233,7 @@ def parameter(original: Function, path: str, translator: Translator, name: str, 
 
 
 def kernel_types(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.library.custom_op(device_types=...)`: a kernel for a type that is not here serves the target as well."""
+    """`torch.library.custom_op(device_types=...)`: a kernel for a type that the host lacks also runs on the target."""
 
     def define(*args: Any, **kwargs: Any) -> Any:
         asked = kwargs.get("device_types")
@@ -244,7 +247,7 @@ def kernel_types(original: Function, path: str, translator: Translator) -> Funct
 
 
 def autocast_init(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.autocast(device_type)`: the target's autocast with the dtype that the asked type would have used."""
+    """`torch.autocast(device_type)`: the target's autocast with the default dtype of the requested type."""
 
     def __init__(self: Any, device_type: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         if isinstance(device_type, str) and translator.in_force:
@@ -256,8 +259,8 @@ def autocast_init(original: Function, path: str, translator: Translator) -> Func
                 if given == "cpu":
                     vars(self)[_STANDS_FOR] = device_type
             elif given in _casting.types and translator.caller() is Caller.USER:
-                # The program's accelerator and its CPU are one device, which is casting for the accelerator: a request
-                # for the CPU alone changes nothing there.
+                # The program's accelerator and its CPU are the same device, and autocast for the accelerator is on
+                # there. A request for the CPU must not change it.
                 dtype, args = torch.get_autocast_dtype(given), (torch.is_autocast_enabled(given), *args[1:])
                 kwargs.pop("enabled", None)
             device_type = given
@@ -267,24 +270,24 @@ def autocast_init(original: Function, path: str, translator: Translator) -> Func
 
 
 class _Casting(threading.local):
-    """The devices that autocast is entered for in this thread under the name of an accelerator, innermost last."""
+    """The devices for which this thread has entered autocast with an accelerator's name, innermost last."""
 
     def __init__(self) -> None:
         self.types: list[str] = []
 
 
 _casting = _Casting()
-_MEANS = "_torchdevice_means"  # of an autocast that names an accelerator: the device that it casts for
-_STANDS_FOR = "_torchdevice_stands_for"  # where that is the CPU: the accelerator
+_MEANS = "_torchdevice_means"  # set on an autocast for an accelerator: the device for which it casts
+_STANDS_FOR = "_torchdevice_stands_for"  # set if that device is the CPU: the requested accelerator
 _WAS_ON = "_torchdevice_was_on"
 
 
 def autocast_enter(original: Function, path: str, translator: Translator) -> Function:
-    """Entering one that names an accelerator: requests for the CPU inside leave it as it is.
+    """Enters an autocast for an accelerator. Requests for the CPU inside the block do not change it.
 
-    One that casts on the CPU leaves the accelerator's switch on too. No tensor here is of that type, so torch casts
-    nothing for it. By the switch, which is the thread's and belongs to compiled code too, `answers.precision` knows
-    whose lists of operators count.
+    If it casts on the CPU, the accelerator's switch is turned on as well. No tensor has that type, so torch casts
+    nothing for it. The switch is per thread and compiled code keeps it. `answers.precision` reads it to choose the list
+    of operators.
     """
     is_on, switch = torch.is_autocast_enabled, torch.set_autocast_enabled
 
@@ -302,7 +305,7 @@ def autocast_enter(original: Function, path: str, translator: Translator) -> Fun
 
 
 def autocast_exit(original: Function, path: str, translator: Translator) -> Function:
-    """The way out of the same."""
+    """Leaves such an autocast."""
     switch = torch.set_autocast_enabled
 
     def __exit__(self: Any, *exception: Any) -> Any:  # noqa: N807
@@ -316,7 +319,7 @@ def autocast_exit(original: Function, path: str, translator: Translator) -> Func
 
 
 def any_autocast(original: Function, path: str, translator: Translator) -> Function:
-    """Whether autocast is on for any device, as torch's compiler asks: compiled code runs without, and must be told."""
+    """Whether autocast is on for any device. torch's compiler reads it: compiled code must run without autocast."""
     is_on = torch.is_autocast_enabled
 
     def enabled() -> bool:
@@ -326,7 +329,7 @@ def any_autocast(original: Function, path: str, translator: Translator) -> Funct
 
 
 def types_with_target(original: Function, path: str, translator: Translator) -> Function:
-    """Device types that something is limited to: the target stands for the one that was asked for."""
+    """Device types that support a feature. The target is added, because it replaces the requested type."""
 
     def types(*args: Any, **kwargs: Any) -> list[str]:
         known = list(original(*args, **kwargs))
@@ -336,7 +339,7 @@ def types_with_target(original: Function, path: str, translator: Translator) -> 
 
 
 def supported_on_target(original: Function, path: str, translator: Translator) -> Function:
-    """Whether a device has what only some types have: the target stands for the one that was asked for."""
+    """Whether a device supports a feature. True for the target, because it replaces the requested type."""
 
     def supports(device: Any) -> bool:
         return bool(original(device)) or (translator.in_force and device.type == translator.host.type)
@@ -345,7 +348,7 @@ def supported_on_target(original: Function, path: str, translator: Translator) -
 
 
 def attention_kernels(original: Function, path: str, translator: Translator) -> Function:
-    """A choice of attention kernels: CUDA's are not here, so the one that every target has stays among them."""
+    """A choice of attention kernels. The target lacks CUDA's, so the kernel that all targets have is always allowed."""
 
     def choose(backends: Any, *args: Any, **kwargs: Any) -> None:
         everywhere = torch.nn.attention.SDPBackend.MATH
@@ -357,7 +360,7 @@ def attention_kernels(original: Function, path: str, translator: Translator) -> 
 
 
 def fork_rng(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.random.fork_rng`: on the CPU there are no device generators to save beside the CPU's own."""
+    """`torch.random.fork_rng`. If the target is the CPU, there are no device generators to save."""
 
     def fork(*args: Any, **kwargs: Any) -> Any:
         asked = kwargs.get("device_type", "cuda")
@@ -377,9 +380,10 @@ def fork_rng(original: Function, path: str, translator: Translator) -> Function:
 
 
 def device_module(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.get_device_module`: the target's module for user code.
+    """`torch.get_device_module`: returns the target's module to user code.
 
-    torch itself asks whether the accelerator that it was built for is there, and the module of the CPU would say yes.
+    torch itself gets the original, because it checks whether the accelerator that it was built for is available, and
+    the module of the CPU would return True.
     """
 
     def get_device_module(device: Any = None) -> Any:
@@ -389,7 +393,7 @@ def device_module(original: Function, path: str, translator: Translator) -> Func
 
 
 def set_default(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.set_default_device`: torch's (slow) default mode is not needed for a device that is the default anyway."""
+    """`torch.set_default_device`. torch's mode for a default device is slow and not needed for the current default."""
 
     def set_default_device(device: Any) -> None:
         given = device if device is None else translator.translate(device, path)
@@ -403,7 +407,7 @@ def set_default(original: Function, path: str, translator: Translator) -> Functi
 
 
 def get_default(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.get_default_device`: where a tensor without a device would go."""
+    """`torch.get_default_device`: the device of a tensor that is made without a device."""
 
     def get_default_device() -> Any:
         given = translator.translate(None, path)
@@ -413,7 +417,7 @@ def get_default(original: Function, path: str, translator: Translator) -> Functi
 
 
 def arriving(tensor: torch.Tensor, device: RealDevice, path: str, translator: Translator) -> torch.Tensor:
-    """A tensor from outside on `device`, in the nearest dtype that exists there."""
+    """Moves a tensor to `device`, in the nearest dtype that the device supports."""
     dtype = dtype_on(device.type, tensor.dtype)
     if dtype is not tensor.dtype and translator.situation.float64 != "error":
         note(path, tensor.dtype, dtype if translator.situation.float64 == "downcast" else "cpu", translator)
@@ -424,7 +428,7 @@ def arriving(tensor: torch.Tensor, device: RealDevice, path: str, translator: Tr
 
 
 def result_follows(original: Function, path: str, translator: Translator) -> Function:
-    """A function that takes no device and makes a CPU tensor (`from_numpy`): the result goes where "none" goes."""
+    """A function without a device that makes a CPU tensor (`from_numpy`). The result moves to the default device."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
@@ -438,7 +442,7 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
 
 
 def _tell_of_copy(args: tuple[Any, ...], kwargs: dict[str, Any], path: str, given: Any, translator: Translator) -> None:
-    """A function that shares memory with its first argument on the CPU has made a copy of it."""
+    """Warns that a function has copied its first argument, with which it shares memory on the CPU."""
     source = args[0] if args else next(iter(kwargs.values()), None)
     if is_writable(source):
         reason, message = told_of_copy(path, given)
@@ -446,9 +450,10 @@ def _tell_of_copy(args: tuple[Any, ...], kwargs: dict[str, Any], path: str, give
 
 
 def numpy_from_anywhere(original: Function, path: str, translator: Translator, to: Function) -> Function:
-    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: the array of a copy.
+    """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: returns an array of a copy.
 
-    On the CPU the two would share memory, so the array is read-only: NumPy refuses a write that would be lost.
+    On the CPU, array and tensor would share memory. The array is read-only, so that NumPy raises an error instead of
+    losing a write.
     """
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -463,7 +468,7 @@ def numpy_from_anywhere(original: Function, path: str, translator: Translator, t
 
 
 def share_memory(original: Function, path: str, translator: Translator) -> Function:
-    """`share_memory_()` of something that the policy put on a device whose memory torch cannot share."""
+    """`share_memory_()` on a device whose memory torch cannot share, if the policy put the tensor there."""
 
     def share(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -473,7 +478,7 @@ def share_memory(original: Function, path: str, translator: Translator) -> Funct
                 raise
             raise RuntimeError(
                 explain_error(
-                    f"share_memory_() was asked for on {self.device}",
+                    f"share_memory_() was called for memory on {self.device}",
                     f"processes cannot share the memory of {self.device.type}, and "
                     f"policy={translator.situation.policy} put it there",
                     'run with --policy portable, or make the tensor with device="cpu:-1"',
@@ -484,12 +489,12 @@ def share_memory(original: Function, path: str, translator: Translator) -> Funct
 
 
 def cpu_argument(original: Function, path: str, translator: Translator, name: str) -> Function:
-    """A function that insists on a CPU tensor for one argument, or in a tuple there: it gets one."""
+    """A function that requires a CPU tensor, or a tuple of them, for one argument: the argument is moved to the CPU."""
     try:
         names = list(inspect.signature(original).parameters)
     except ValueError:
         names = []
-    # A function of C has no names, or in some builds "object": the argument in question is its second.
+    # A function in C has no parameter names, or in some builds "object". The argument is its second one.
     position = names.index(name) if name in names else 1
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -504,7 +509,7 @@ def cpu_argument(original: Function, path: str, translator: Translator, name: st
 
 
 def get_rng_state(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.get_rng_state()` where numbers "of the CPU" are drawn on the target: the states of both generators."""
+    """`torch.get_rng_state()` if the target draws numbers for the CPU: returns the states of both generators."""
 
     def state() -> Any:
         mine = original()
@@ -516,7 +521,7 @@ def get_rng_state(original: Function, path: str, translator: Translator) -> Func
 
 
 def set_rng_state(original: Function, path: str, translator: Translator) -> Function:
-    """The way back. A state of the CPU's generator alone, from plain torch, sets that one."""
+    """`torch.set_rng_state()` for both generators. A state from plain torch sets only the CPU's generator."""
 
     def restore(new_state: Any) -> None:
         state = _on_cpu(new_state) if translator.in_force else new_state
@@ -538,7 +543,7 @@ def _on_cpu(value: Any) -> Any:
 
 
 def pin_memory(original: Function, path: str, translator: Translator) -> Function:
-    """`.pin_memory()`: nothing to do where the target cannot use it, or where the tensor is there already."""
+    """`.pin_memory()`: only marks the tensor if the target cannot use pinned memory or already holds the tensor."""
 
     def pin(self: Any, *args: Any, **kwargs: Any) -> Any:
         if translator.in_force and not can_pin(translator, self.device):
@@ -552,7 +557,7 @@ _PINNED = "_torchdevice_pinned"
 
 
 def marked_as_pinned(value: Any) -> Any:
-    """A tensor or storage whose memory says that it is pinned from now on: it is all that pinning would do for it."""
+    """Marks the memory of a tensor or storage as pinned, so that `is_pinned()` returns True. Nothing else changes."""
     space = _space_of_memory(value)
     if space is not None:
         space[_PINNED] = True
@@ -560,7 +565,7 @@ def marked_as_pinned(value: Any) -> Any:
 
 
 def _space_of_memory(value: Any) -> dict[str, Any] | None:
-    """The attributes of a tensor's memory, which live as long as it does; None where there is none, as for sparse."""
+    """The attributes of a tensor's storage, which live as long as its memory; None without storage (sparse)."""
     try:
         return vars(value.untyped_storage() if isinstance(value, RealTensor) else value)
     except (NotImplementedError, RuntimeError):
@@ -568,7 +573,7 @@ def _space_of_memory(value: Any) -> dict[str, Any] | None:
 
 
 def is_pinned(original: Function, path: str, translator: Translator) -> Function:
-    """`.is_pinned()`: true of what was to be pinned and cannot be."""
+    """`.is_pinned()`: also True for tensors that are only marked as pinned."""
 
     def pinned(self: Any, *args: Any, **kwargs: Any) -> bool:
         if translator.in_force and (_space_of_memory(self) or {}).get(_PINNED):
@@ -579,7 +584,7 @@ def is_pinned(original: Function, path: str, translator: Translator) -> Function
 
 
 def record_stream(original: Function, path: str, translator: Translator) -> Function:
-    """`.record_stream(s)`: a hint to a caching allocator; a device without one has no use for it."""
+    """`.record_stream(s)`: a hint to a caching allocator. It is ignored on a device without one."""
 
     def record(self: Any, stream: Any) -> None:
         if self.device.type in PINNABLE or not translator.in_force:
@@ -589,7 +594,7 @@ def record_stream(original: Function, path: str, translator: Translator) -> Func
 
 
 def get_device(original: Function, path: str, translator: Translator) -> Function:
-    """`.get_device()`: user code wants an ordinal that it can pass on; the CPU stands for device 0 of the target."""
+    """`.get_device()`: user code expects an index that it can pass on, so for the CPU as target the index is 0."""
 
     def ordinal(self: Any) -> int:
         index: int = original(self)

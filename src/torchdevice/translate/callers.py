@@ -1,6 +1,6 @@
-"""Who is calling, told by the file of the calling frame, and which line of user code is behind a call.
+"""Classifies callers by the file of the calling frame, and finds the line of user code that caused a call.
 
-What follows from it is decided in `policy.resolve`.
+`policy.resolve` uses the class of a caller.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from torchdevice.policy.resolve import Caller
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")  # in the path of a file that a user did not write
+INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")  # in the path of a file of an installed package
 
-# Inside torch the longest matching prefix counts. "AGENT": what is made without a device is made for the user.
-# "USER": besides, an explicit device is the one that the user passed in.
+# Callers by path inside torch. The longest matching prefix counts. AGENT: a tensor without a device is made for the
+# user. USER: in addition, an explicit device is the one that the user passed.
 _INSIDE_TORCH = {
     "": Caller.TORCH,
     "nn": Caller.AGENT,
@@ -41,25 +41,26 @@ _INSIDE_TORCH = {
     "hub.py": Caller.USER,
 }
 
-# These pass on what user code wrote: they run graphs that were traced from it (factories in a graph were decided
-# while tracing; methods that move a tensor are still as they were written), or read a checkpoint's devices.
+# These files forward requests of user code. They run graphs that were traced from it, or read the devices of a
+# checkpoint. Factories in a graph were decided while tracing. Methods that move a tensor still have their original
+# arguments.
 _RELAYS = ("fx/interpreter.py", "_dynamo/utils.py", "_dynamo/variables/", "_weights_only_unpickler.py")
 _GENERATED_BY_FX = "<eval_with_key>"
 
-# The standard library's copying and pickling rebuild what was there: a CPU device stays one.
+# Copying and pickling in the standard library rebuild existing objects, so a CPU device stays the CPU.
 _REBUILDERS = frozenset(str(module.__file__) for module in (copy, copyreg, pickle, connection, queues, reduction))
 
 
-# Decorators run between a user's line and what it calls: for the report, the line is further up.
+# Frames of decorators lie between a line of user code and the function that it calls. The report skips them.
 _DECORATORS = frozenset(str(module.__file__) for module in (contextlib, functools, typing_extensions))
 
 
 class Role(NamedTuple):
-    """What a file's code is to the policy, and whether a report should look further up for the user's line."""
+    """The caller class of a file, and whether a report must look further up the stack for the line of user code."""
 
     caller: Caller
     inner: bool
-    slot: int  # the caller's number: enum members hash slowly
+    slot: int  # the index of the caller class, because hashing an enum member is slow
     relays: bool = False
 
 
@@ -70,7 +71,7 @@ def _role(caller: Caller, inner: bool, relays: bool = False) -> Role:
     return Role(caller, inner, _SLOTS[caller], relays)
 
 
-# Code under torch's compiler is not running in a frame of its own: it counts as user code, reported further up.
+# Code under torch's compiler has no frame. It counts as user code; the report looks further up the stack.
 TRACED = _role(Caller.USER, inner=True)
 NAMING = _role(Caller.NAMING, inner=True)
 
@@ -93,7 +94,7 @@ def _covers(prefix: str, path: str) -> bool:
 
 
 class Roles(dict[str, Role]):
-    """Roles by file name, filled as files turn up: one dict look-up a call."""
+    """Roles by file name, filled on demand, so that each call costs one dict lookup."""
 
     def __missing__(self, filename: str) -> Role:
         role = self[filename] = role_of(filename)
@@ -101,7 +102,7 @@ class Roles(dict[str, Role]):
 
 
 def user_frame(frame: FrameType, roles: Roles) -> FrameType:
-    """The nearest frame of user code, starting at `frame`; `frame` itself where there is none (threads of torch)."""
+    """The nearest frame of user code, starting at `frame`; `frame` itself if there is none (threads of torch)."""
     candidate: FrameType | None = frame
     while candidate is not None:
         if not roles[candidate.f_code.co_filename].inner:

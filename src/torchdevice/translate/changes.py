@@ -1,4 +1,4 @@
-"""A call that means something else here than where its program was written: counted, and one warning per place."""
+"""Records calls whose meaning has changed, and warns once per place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchdevice.translate.translator import Translator
 
 
 def tell(translator: Translator, path: str, asked: str, given: str, reason: str, message: str) -> None:
-    """Count the place; if it is new, warn of it."""
+    """Count the place, and warn if it is new."""
     place = user_frame(sys._getframe(1), translator.roles)
     if translator.ledger.count(place, (path, asked, given), lambda site: Changed(path, asked, given, reason, site)):
         warnings.warn_explicit(message, TorchDeviceWarning, place.f_code.co_filename, place.f_lineno)

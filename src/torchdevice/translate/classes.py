@@ -1,11 +1,11 @@
-"""Classes that stand in for torch's own. Calling one translates the device and returns a *real* instance.
+"""Classes that replace torch's own. Calling one translates the device and returns a *real* instance.
 
 `torch.device`, `torch.Generator`, `torch.Stream`, `torch.Event`: `isinstance`, `issubclass`, `==`, hashing, `X | None`,
-pickling and attribute access are those of the real class.
+pickling and attribute access behave as with the real class.
 
 Legacy tensor types: `torch.cuda.FloatTensor(...)`, `x.type("torch.cuda.FloatTensor")`, `set_default_tensor_type`, and
-`torch.Tensor(...)`, which makes a tensor of the default type. Such a type is a dtype and a device in one name; it is
-taken apart here and the device goes through the policy. Adapters for functions are in `adapters`.
+`torch.Tensor(...)`, which makes a tensor of the default type. The name of such a type contains a dtype and a device.
+This module splits the name, and the policy decides the device. Adapters for functions are in `adapters`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Construct = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
 class StandInType(type):
-    """The metaclass: its instances behave as the class that they stand in for."""
+    """The metaclass. Its instances behave like the class that they replace."""
 
     _real: type
     _construct: Construct
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> Any:
-        """A class statement that derives from a stand-in derives from the real class (or fails as it would there)."""
+        """A class that derives from a replaced class derives from the real one, or fails with the same error."""
         if not bases:
             return super().__new__(mcls, name, bases, namespace, **kwargs)
         real = tuple(base._real if isinstance(base, StandInType) else base for base in bases)
@@ -50,7 +50,7 @@ class StandInType(type):
         return cls._construct(args, kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls._real) or type.__instancecheck__(cls, instance)  # a mock with our class as spec
+        return isinstance(instance, cls._real) or type.__instancecheck__(cls, instance)  # a mock whose spec is `cls`
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return subclass is cls or issubclass(subclass, cls._real)
@@ -74,7 +74,7 @@ class StandInType(type):
 def stand_in(
     real: type, path: str, construct: Construct, kind: type[StandInType] = StandInType, **extra: Any
 ) -> StandInType:
-    """A class that is called through `construct` and otherwise is `real`; `kind` may refine what `isinstance` means."""
+    """A class that is like `real`, but whose calls go to `construct`. `kind` may change `isinstance`."""
 
     module, qualname = importable(path)
     return kind(
@@ -93,14 +93,14 @@ def stand_in(
 
 
 def device_class(real: type, path: str, translator: Translator) -> StandInType:
-    """`torch.device`. Devices cannot change, so those that are decided once are shared."""
+    """`torch.device`. Devices are immutable, so devices with a fixed decision are shared."""
     settled = translator.settled
     places = translator.ledger.places
 
     class DeviceType(StandInType):
-        """Making a device costs torch little, so the known cases of `Translator.translate` are inlined here."""
+        """Making a device is fast in torch, so the frequent cases of `Translator.translate` are inlined here."""
 
-        __qualname__ = "DeviceType"  # torch.compile saves no object whose class is local to a function
+        __qualname__ = "DeviceType"  # torch.compile cannot save objects of a class that is local to a function
 
         def __call__(cls, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
             if modes and mode_has_a_say():
@@ -109,7 +109,7 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
                 return construct(args if asked is _ABSENT else (asked, *args), kwargs)
             try:
                 made = settled.get(asked)
-            except TypeError:  # unhashable: no device, torch says so
+            except TypeError:  # unhashable: not a device, torch raises an error
                 return real(asked)
             if made.__class__ is real:
                 return made
@@ -135,11 +135,11 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
 
 
 def generator_class(real: type, path: str, translator: Translator) -> StandInType:
-    """`torch.Generator`: follows the policy, also when no device is given."""
+    """`torch.Generator`: the policy decides its device, also if none is given."""
 
     def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) > 1 or kwargs.keys() - {"device"} or (args and kwargs):
-            return real(*args, **kwargs)  # torch says what is wrong
+            return real(*args, **kwargs)  # torch raises the error
         asked = args[0] if args else kwargs.get("device")
         given = translator.translate(asked, path, depth=2)
         return real() if given is None else real(device=given)
@@ -163,7 +163,7 @@ def stream_class(real: type, path: str, translator: Translator) -> StandInType:
             else:
                 kwargs["device"] = given
         elif asked is None and translator.in_force and not translator.host.accelerated:
-            kwargs["device"] = RealDevice("cpu")  # torch would look for an accelerator and find none
+            kwargs["device"] = RealDevice("cpu")  # without it, torch would require an accelerator
         return real(*args, **kwargs)
 
     return stand_in(real, path, construct)
@@ -173,7 +173,7 @@ _VIEWED = (RealTensor, torch.UntypedStorage, torch.TypedStorage)
 
 
 class LegacyType(NamedTuple):
-    """What a legacy type says: `torch.cuda.FloatTensor` is cuda and float32 (and not sparse)."""
+    """The parts of a legacy type: `torch.cuda.FloatTensor` is cuda, float32 and not sparse."""
 
     device: str | None
     dtype: torch.dtype
@@ -181,7 +181,7 @@ class LegacyType(NamedTuple):
 
 
 def read_legacy_type(name: str) -> LegacyType | None:
-    """Take a legacy type's name apart; None if it is not one (`torch.Tensor` and dtypes are not)."""
+    """Parses the name of a legacy type; None for other names (`torch.Tensor`, dtypes)."""
     parts = name.split(".")
     if parts[0] != "torch" or not parts[-1].endswith("Tensor") or parts[-1] == "Tensor":
         return None
@@ -194,7 +194,7 @@ def read_legacy_type(name: str) -> LegacyType | None:
 
 
 def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
-    """A legacy type: what it makes has its dtype, on the device that the policy picks for its name."""
+    """A legacy type. It makes tensors of its dtype on the device that the policy decides."""
     read = read_legacy_type(path)
     assert read is not None, path
     plain = getattr(torch, real.__name__)
@@ -208,7 +208,7 @@ def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
             return real(*args, **kwargs)
         if read.sparse:
             return _sparse(args, read.dtype, wanted)
-        if args and isinstance(args[0], _VIEWED) and args[0].device.type == wanted.type:  # a view of it, or refused
+        if args and isinstance(args[0], _VIEWED) and args[0].device.type == wanted.type:  # makes a view, or raises
             return torch.empty(0, dtype=dtype_on(wanted.type, read.dtype), device=wanted).new(*args, **kwargs)
         made = _original(plain)(*args, **kwargs)
         return made.to(wanted)
@@ -217,7 +217,7 @@ def legacy_class(real: Any, path: str, translator: Translator) -> StandInType:
 
 
 def _sparse(args: tuple[Any, ...], dtype: torch.dtype, device: RealDevice) -> torch.Tensor:
-    """What a sparse type makes: of indices, values and perhaps a size, of a size alone, or of nothing."""
+    """A sparse tensor from indices, values and an optional size, from a size alone, or an empty one."""
     if args and isinstance(args[0], torch.Tensor):
         indices, values, *sizes = args
         return torch.sparse_coo_tensor(indices.to(device), values.to(device, dtype), *sizes, device=device)
@@ -226,7 +226,7 @@ def _sparse(args: tuple[Any, ...], dtype: torch.dtype, device: RealDevice) -> to
 
 
 class _LegacyStandIn(StandInType):
-    """`isinstance(x, torch.cuda.FloatTensor)`: a tensor of that dtype on the device that the name stands for."""
+    """`isinstance(x, torch.cuda.FloatTensor)`: True for a tensor of that dtype on the device that replaces cuda."""
 
     _read: LegacyType
     _translator: Translator
@@ -247,7 +247,7 @@ def _original(kind: Any) -> Any:
 
 
 def tensor_type(original: Function, path: str, translator: Translator) -> Function:
-    """`x.type(...)`: a legacy type by name or as a class moves and casts; anything else is torch's business."""
+    """`x.type(...)`: moves and casts for a legacy type, given by name or as a class. torch handles other arguments."""
 
     def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
         asked = args[0] if args else kwargs.get("dtype")
@@ -274,14 +274,14 @@ def _asked_legacy(asked: Any) -> LegacyType | None:
 
 
 def default_tensor_type(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.set_default_tensor_type`: a type of the target is torch's business; else a dtype and a default device.
+    """`torch.set_default_tensor_type`: sets a dtype and a default device. torch handles types of the target itself.
 
-    A type of the CPU takes back what an earlier call has set; tensors without a device go where the policy says.
+    A CPU type undoes an earlier call. The policy then decides the device of tensors without one.
     """
 
     def set_default_tensor_type(t: Any) -> None:
         read = _asked_legacy(t) if translator.in_force else None
-        # torch would find the stand-in under the name.
+        # torch would find our class under this name.
         kind = _original(resolve_name(t) if isinstance(t, str) and read is not None else t)
         if translator.default_type is not None and read is not None:
             torch.set_default_device(None)
@@ -295,7 +295,7 @@ def default_tensor_type(original: Function, path: str, translator: Translator) -
             original(kind)
             return
         torch.set_default_dtype(read.dtype)
-        if wanted.type != "cpu" and not translator.fills:  # where they go anyway
+        if wanted.type != "cpu" and not translator.fills:  # with `fills`, tensors go to the target anyway
             torch.set_default_device(wanted)
             translator.default_type = wanted
 
@@ -303,10 +303,10 @@ def default_tensor_type(original: Function, path: str, translator: Translator) -
 
 
 def default_type_constructor(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.Tensor(2, 3)`, `torch.Tensor([…])`: no device can be given, so it is "none given".
+    """`torch.Tensor(2, 3)`, `torch.Tensor([…])`: these take no device, so the request is "none given".
 
-    torch makes them of its default type, also where that was set for another device, which the default device stands
-    for. Of a tensor or a storage it is a view; a class of somebody's own knows what it does.
+    torch uses its default tensor type. If that was set for a device that was redirected, the result moves to the
+    default device. For a tensor or a storage as argument, the result is a view. Subclasses are not changed.
     """
 
     def construct(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -323,6 +323,8 @@ def default_type_constructor(original: Function, path: str, translator: Translat
 
 
 def legacy_paths() -> list[str]:
-    """The legacy types that name a device (`torch.cuda.HalfTensor`, `torch.cuda.sparse.FloatTensor`) and dense ones of
-    the CPU; `torch.sparse.FloatTensor` goes by its arguments."""
+    """Dense CPU types, and legacy types that name a device (`torch.cuda.HalfTensor`, `torch.cuda.sparse.FloatTensor`).
+
+    `torch.sparse.FloatTensor` is not included: it uses the device of its arguments.
+    """
     return [f"{module.__name__}.{name}" for module, name in legacy_tensor_types() if module.__name__ != "torch.sparse"]

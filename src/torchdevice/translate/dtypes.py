@@ -1,8 +1,9 @@
-"""Requests for a dtype that the target lacks (on mps: float64, complex128, float8): narrowed, kept on the CPU, refused.
+"""Requests for a dtype that the target lacks (on mps: float64, complex128, float8).
 
-torch is asked first, so nothing is added to a call that works. Only its refusal of the dtype leads here.
-`TORCHDEVICE_FLOAT64` chooses what happens. Each place in user code gets one warning and is counted as a redirection.
-Adapters for `.double()`, for tensors in a checkpoint and for copies that must block on such a target are here too.
+Such a request uses a narrower dtype, stays on the CPU or raises an error: `TORCHDEVICE_FLOAT64` chooses. The code here
+runs only after torch has rejected the dtype, so it adds no cost to other calls. Each place in user code gets one
+warning and counts as a redirection. The module also has adapters for `.double()`, for tensors in a checkpoint, and for
+copies that must block on such a target.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torchdevice.translate import changes
 from torchdevice.translate.engine import Function, dress
 from torchdevice.translate.translator import Translator
 
-# torch's own words; the MPS backend raises them as TypeErrors, like errors of the caller that must go through.
+# Messages of torch. The MPS backend raises TypeError for them, as for mistakes of the caller, which must propagate.
 _REFUSALS = re.compile(r"Cannot convert a MPS Tensor to float64 dtype|Trying to convert (\w+) to the MPS backend")
 _CPU = RealDevice("cpu")
 _CONVERSIONS = frozenset({"to", "type", "double", "cdouble"})
@@ -34,7 +35,7 @@ def narrowed(
     translator: Translator,
     takes_dtype: bool = True,
 ) -> Any:
-    """The call again, in a dtype that the target has, or on the CPU. Raises `refusal` if it is something else."""
+    """Repeats the call in a dtype that the target has, or on the CPU. Raises `refusal` if it has another cause."""
     if isinstance(refusal, RuntimeError):
         failure_of = translator.situation.failure_of
         failure = failure_of(refusal) if failure_of is not None else None
@@ -58,7 +59,7 @@ def narrowed(
     again = tuple(dtype_on(type_on, a) if isinstance(a, torch.dtype) else a for a in args)
     options = {k: dtype_on(type_on, v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
     if again == args and options.get("dtype") is kwargs.get("dtype"):
-        if len(args) > 2 and args[2] is None:  # `Module.to` fills the places of `tensor.to(device, dtype, …)`
+        if len(args) > 2 and args[2] is None:  # `Module.to` calls `tensor.to(device, dtype, …)` by position
             again = (*args[:2], narrow, *args[3:])
         else:
             options["dtype"] = narrow
@@ -66,14 +67,14 @@ def narrowed(
 
 
 def _on_cpu(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wide: torch.dtype) -> Any:
-    """The request with its dtype and without its device: conversions of a tensor, else a factory."""
+    """The call with its dtype, but on the CPU: a conversion of a tensor, or a factory."""
     if args and isinstance(args[0], RealTensor) and getattr(original, "__name__", "") in _CONVERSIONS:
         return torch.ops.aten._to_copy.default(args[0], dtype=wide, device=_CPU)
     return original(*args, **{**kwargs, "device": _CPU})
 
 
 def traced_dtype(device: Any, dtype: torch.dtype, path: str, translator: Translator) -> torch.dtype:
-    """For code under torch's compiler: nothing asks the target while it is traced, so nothing is refused then."""
+    """The dtype for code under torch's compiler: tracing does not call the target, so torch raises no error there."""
     if device is None or translator.situation.float64 != "downcast" or not translator.in_force:
         return dtype
     narrow = dtype_on(RealDevice(device).type, dtype)
@@ -83,22 +84,25 @@ def traced_dtype(device: Any, dtype: torch.dtype, path: str, translator: Transla
 
 
 def note(path: str, wide: Any, given: Any, translator: Translator) -> None:
-    """Count the place and warn of it once."""
+    """Count the place, and warn about it once."""
     asked, became = str(wide).removeprefix("torch."), str(given).removeprefix("torch.")
     reason = f"{translator.host.type} has no {asked} (TORCHDEVICE_FLOAT64={translator.situation.float64})"
     message = (
-        f"{path} asked for {asked}; {reason}, so it became {became}.\n"
-        "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error refuses them"
+        f"{path} requested {asked}; {reason}, so it became {became}.\n"
+        "Hint: TORCHDEVICE_FLOAT64=cpu keeps such tensors on the CPU, =error raises an error"
     )
     changes.tell(translator, path, asked, became, reason, message)
 
 
 def blocking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a conversion that waits: asynchronous copies to MPS can hand out memory too early."""
+    """The arguments of a conversion, changed so that it blocks.
+
+    An asynchronous copy to MPS can expose memory before the copy is finished.
+    """
     if kwargs.get("non_blocking"):
         kwargs = {**kwargs, "non_blocking": False}
     for position, value in enumerate(args):
-        if isinstance(value, bool):  # the first one, in every form of the call
+        if isinstance(value, bool):  # `non_blocking` is the first bool in every form of the call
             args = (*args[:position], False, *args[position + 1 :])
             break
     return args, kwargs
@@ -117,7 +121,7 @@ def cast(original: Function, path: str, translator: Translator) -> Function:
 
 
 def with_dtype(original: Function, path: str, translator: Translator) -> Function:
-    """A function that computes in the dtype that it is given (`softmax(dtype=…)`)."""
+    """A function that computes in a given dtype (`softmax(dtype=…)`)."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -132,7 +136,7 @@ def with_dtype(original: Function, path: str, translator: Translator) -> Functio
 
 
 def power_in_place(original: Function, path: str, translator: Translator) -> Function:
-    """`Tensor.float_power_`: torch wants the widest dtype, and here that is the one that the tensor was narrowed to."""
+    """`Tensor.float_power_`: torch requires the widest dtype. Here that is the narrower dtype of the tensor."""
 
     def float_power_(self: Any, exponent: Any) -> Any:
         wide = {torch.float32: torch.float64, torch.complex64: torch.complex128}.get(self.dtype)
@@ -146,7 +150,7 @@ def power_in_place(original: Function, path: str, translator: Translator) -> Fun
 
 
 def waiting_copy(original: Function, path: str, translator: Translator) -> Function:
-    """`Tensor.copy_`: an asynchronous copy to the target can hand out memory too early, so it waits."""
+    """`Tensor.copy_`: blocks, because an asynchronous copy to the target can expose memory before it is finished."""
 
     def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         if non_blocking and translator.blocks and translator.in_force and self.device.type == translator.host.type:
@@ -157,7 +161,7 @@ def waiting_copy(original: Function, path: str, translator: Translator) -> Funct
 
 
 def rebuilt(original: Function, path: str, translator: Translator) -> Function:
-    """What `torch.load` builds tensors with: bytes of a dtype that the target lacks are read on the CPU."""
+    """The function with which `torch.load` makes tensors. A dtype that the target lacks is read on the CPU."""
 
     def rebuild(storage: Any, *place: Any) -> Any:
         if not _reads_on_the_cpu(storage, storage.dtype, translator):
@@ -168,7 +172,7 @@ def rebuilt(original: Function, path: str, translator: Translator) -> Function:
 
 
 def rebuilt_of_bytes(original: Function, path: str, translator: Translator) -> Function:
-    """The same for dtypes whose storages do not know them, such as float8."""
+    """The same for dtypes that storages do not record, such as float8."""
 
     def rebuild(
         storage: Any, offset: int, size: Any, stride: Any, grad: bool, hooks: Any, dtype: Any, metadata: Any = None
@@ -181,7 +185,7 @@ def rebuilt_of_bytes(original: Function, path: str, translator: Translator) -> F
 
 
 def allowed_by_name(original: Function, path: str, translator: Translator) -> Function:
-    """The functions that `torch.load(weights_only=True)` calls by name: torch keeps those of the first load."""
+    """The functions that `torch.load(weights_only=True)` calls by name. torch caches those of the first load."""
     ours: dict[str, Any] = {}
 
     def allowed() -> dict[str, Any]:
@@ -196,7 +200,11 @@ def allowed_by_name(original: Function, path: str, translator: Translator) -> Fu
 
 
 def _reads_on_the_cpu(storage: Any, dtype: torch.dtype, translator: Translator) -> bool:
-    """Not left to torch's refusal: the tensor that it makes first and fills later would itself be narrowed."""
+    """Whether to read on the CPU.
+
+    torch's own error would come too late: torch first makes an empty tensor and fills it later, and the empty tensor
+    would already be narrowed.
+    """
     lacked = dtype_on(untyped_of(storage).device.type, dtype) is not dtype
     return lacked and translator.situation.float64 != "error" and translator.in_force
 

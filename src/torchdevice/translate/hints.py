@@ -1,4 +1,4 @@
-"""What to add to an error about devices or dtypes that may come from a redirection of the CPU."""
+"""The hint for an error about devices or dtypes that a redirection of the CPU may have caused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ERRORS = (TypeError, RuntimeError, ValueError)
 
 
 def moved_from_the_cpu(error: BaseException, translator: Translator) -> str:
-    """The hint for an error that ends a program after tensors of the CPU were made elsewhere; empty for any other."""
+    """The hint for an error that ends a program after requests for the CPU were redirected; empty for other errors."""
     if not isinstance(error, _ERRORS) or not _ABOUT_PLACES.search(str(error)):
         return ""
     moved = [record for record in translator.ledger.totals() if record.asked.startswith((str(NOTHING), "cpu"))]
@@ -22,7 +22,7 @@ def moved_from_the_cpu(error: BaseException, translator: Translator) -> str:
     first = min(moved, key=lambda record: (record.site.file, record.site.line))
     return explain_error(
         f"{type(error).__name__} ended the program",
-        f'policy={translator.situation.policy} moved what was made on "cpu" or without a device to {first.given}, '
-        f"first at {first.site}, and the error may come from that",
-        "try --policy portable (or TORCHDEVICE_POLICY=portable), which leaves the CPU alone",
+        f'policy={translator.situation.policy} moved tensors made on "cpu" or without a device to {first.given}, '
+        f"first at {first.site}, and this may have caused the error",
+        "try --policy portable (or TORCHDEVICE_POLICY=portable), which does not redirect the CPU",
     )

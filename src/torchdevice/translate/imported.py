@@ -1,7 +1,7 @@
 """Names of torch that user code imported before the activation: `from torch import zeros`, `Stream` of torch.cuda.
 
-They are bound to the replacements while those are in place. What functions hold otherwise (default arguments, closures)
-stays as it is.
+They are bound to the replacements while these are applied. Other references in functions (default arguments, closures)
+are not changed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _NOBODYS = (
 
 
 def rebind(applied: Applied) -> Applied:
-    """Bind such names in user code to what is in place now; the result takes those back that are still ours."""
+    """Bind such names in user code to the applied replacements. The result can undo this."""
     values = {id(original): value for original, value in applied.functions()}
-    kept = vars(core)  # what code has from us is meant to be torch's own
+    kept = vars(core)  # names that code imported from `core` are meant to be torch's originals
     return apply(
         Replacement(f"{module.__name__}.{name}", module, name, values[id(value)])
         for module in _user_modules()

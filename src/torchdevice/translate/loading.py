@@ -1,8 +1,7 @@
-"""Adapters for data that comes in from outside: checkpoints, batches of a `DataLoader`, safetensors files.
+"""Adapters for data from outside: checkpoints, batches of a `DataLoader`, safetensors files.
 
-Worker processes are started through an entry that `session` provides; nothing here activates anything. The native code
-of safetensors asks torch for memory on the CPU and reads or writes it by address. It gets CPU memory; the device that a
-file is opened for is decided before.
+`session` activates worker processes; this module does not. The native code of safetensors allocates CPU memory with
+torch and reads or writes it by address. It always gets CPU memory. The device of a file is decided before.
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ from torchdevice.translate.translator import Translator
 
 
 class Locations(dict[Any, Any]):
-    """A `map_location` that is a table, filled as locations turn up: each goes where the policy sends it.
+    """A `map_location` in the form of a dict, filled on demand. The policy decides the device of each location.
 
-    A table, because torch takes no callable for tensors that hold other tensors. `asked` is what the program gave.
+    It is a dict because torch does not accept a callable for tensors that hold other tensors. `asked` is the program's
+    `map_location`.
     """
 
     def __init__(self, asked: Any, decide: Callable[[Any], Any]) -> None:
@@ -39,20 +39,20 @@ class Locations(dict[Any, Any]):
         self._decide = decide
 
     def get(self, location: Any, default: Any = None) -> Any:
-        """Where to put what was saved at `location`."""
+        """The device for a storage that was saved at `location`."""
         try:
             if location not in self:
                 self[location] = self._decide(location if self.asked is None else self.asked.get(location, location))
             return self[location]
-        except TypeError:  # unhashable: no device, torch says so
+        except TypeError:  # unhashable: not a device, torch raises an error
             return default
 
 
 def load(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.load`: each storage goes where the policy sends the location that it was saved from or mapped to."""
+    """`torch.load`: the policy decides the device of each storage from its saved or mapped location."""
 
     def load_mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        # torch takes no table for safetensors, whose reader is told by us where its tensors go.
+        # torch does not accept a dict for safetensors. The adapters below translate the device of such a file.
         if translator.in_force and (map_location is not None or not _is_safetensors(f)):
             map_location = _mapped(map_location, path, translator, sys._getframe(1))
         return original(f, map_location, *args, **kwargs)
@@ -65,7 +65,7 @@ def _is_safetensors(file: Any) -> bool:
 
 
 def packaged_load(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.package.PackageImporter.load_pickle`: the same for what lies in a package."""
+    """`torch.package.PackageImporter.load_pickle`: the same for a resource in a package."""
 
     def load_pickle(self: Any, package: str, resource: str, map_location: Any = None) -> Any:
         if translator.in_force:
@@ -76,7 +76,7 @@ def packaged_load(original: Function, path: str, translator: Translator) -> Func
 
 
 def _placing(mapped: Any) -> Any:
-    """As a callable: the storages of packages are typed ones, which torch itself cannot put on every device."""
+    """A callable `map_location`. The storages of packages are typed, and torch cannot move those to every device."""
 
     def place(storage: Any, location: Any) -> Any:
         return place_storage(storage, mapped.get(location, location) if isinstance(mapped, dict) else mapped)
@@ -86,7 +86,7 @@ def _placing(mapped: Any) -> Any:
 
 
 def packaged_script(original: Function, path: str, translator: Translator) -> Function:
-    """What `load_pickle` makes a script in a package with: it takes one device for everything, or none."""
+    """The function with which `load_pickle` makes a script module. It takes a single device for everything, or none."""
 
     def unpackage(importer: Any, script_module_id: str) -> Any:
         asked = getattr(importer.last_map_location, "asked", importer.last_map_location)
@@ -97,7 +97,7 @@ def packaged_script(original: Function, path: str, translator: Translator) -> Fu
 
 
 def for_script(asked: Any, translator: Translator) -> Any:
-    """Where an archive of scripts goes: without a device, one that was saved on CUDA must not look for it."""
+    """The device for an archive of scripts. Without one, an archive that was saved on CUDA would require CUDA."""
     nowhere = asked is None and translator.in_force and not translator.host.accelerated
     return RealDevice("cpu") if nowhere else asked
 
@@ -122,7 +122,7 @@ def _mapped(map_location: Any, path: str, translator: Translator, frame: FrameTy
 
 
 def exported_load(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.export.load`: a program that was exported for a device that is not here is moved by torch's own pass."""
+    """`torch.export.load`: torch's own pass moves a program that was exported for a device that the host lacks."""
 
     def load(*args: Any, **kwargs: Any) -> Any:
         program = original(*args, **kwargs)
@@ -139,7 +139,7 @@ def exported_load(original: Function, path: str, translator: Translator) -> Func
 
 
 def _devices_of(program: Any) -> set[RealDevice]:
-    """The accelerators that an exported program's graphs name, in constants and in what they promise of values."""
+    """The accelerators in the graphs of an exported program: in constants and in the metadata of values."""
     found = set()
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
@@ -150,7 +150,7 @@ def _devices_of(program: Any) -> set[RealDevice]:
 
 
 def iterator_init(original: Function, path: str, translator: Translator) -> Function:
-    """The start of an epoch: no thread that pins where that has no meaning, and a dataset that workers can touch."""
+    """The start of an epoch: no pinning thread if pinning is useless, and a dataset that workers can use."""
 
     def __init__(self: Any, loader: Any) -> None:  # noqa: N807
         if not translator.in_force:
@@ -158,7 +158,7 @@ def iterator_init(original: Function, path: str, translator: Translator) -> Func
             return
         asked = loader.pin_memory
         if asked and translator.host.type not in PINNABLE:
-            # For this call only: torch would warn on every epoch that there is nothing to pin for.
+            # For this call only: torch would warn in every epoch that no accelerator needs pinned memory.
             loader.pin_memory = False
             vars(self)[_PINS] = True
         try:
@@ -172,7 +172,7 @@ def iterator_init(original: Function, path: str, translator: Translator) -> Func
 
 
 def iterator_next(original: Function, path: str, translator: Translator) -> Function:
-    """A batch that reaches user code is where a tensor without a device would be, and pinned if that was asked for."""
+    """Moves a batch for user code to the device of tensors without a device. Marks it as pinned if requested."""
 
     def __next__(self: Any) -> Any:  # noqa: N807
         batch = original(self)
@@ -186,11 +186,11 @@ def iterator_next(original: Function, path: str, translator: Translator) -> Func
     return dress(__next__, original, path)
 
 
-_PINS = "_torchdevice_pins"  # of an iterator over batches that are to be pinned, which torch would not do here
+_PINS = "_torchdevice_pins"  # set on an iterator whose batches are marked as pinned, because torch does not pin them
 
 
 def moved(batch: Any, device: Any, translator: Translator) -> Any:
-    """The same structure with its tensors on `device`, built as torch's own collation builds structures."""
+    """The same structure with its tensors on `device`. Structures are rebuilt as torch's own collation does."""
     if isinstance(batch, RealTensor):
         return arriving(batch, device, "torch.utils.data.DataLoader", translator)
     if not isinstance(batch, (str, bytes, type)) and callable(getattr(batch, "to", None)):
@@ -219,7 +219,7 @@ def _holds_cpu_tensor(batch: Any) -> bool:
 def dataset_for_workers(dataset: Any) -> Any:
     """The dataset with its accelerator tensors on the CPU: worker processes cannot use the accelerator.
 
-    Looks into datasets, lists, tuples and dicts; what holds no such tensor is passed on as it is.
+    Searches datasets, lists, tuples and dicts. An object without such a tensor is returned unchanged.
     """
     if isinstance(dataset, RealTensor):
         return dataset if dataset.is_cpu else dataset.to(RealDevice("cpu"))
@@ -245,14 +245,14 @@ def _rebuilt(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
 
 Undo = Callable[[], object]
 
-_TORCH = ("pt", "torch", "pytorch")  # its names for us among the frameworks that it makes tensors for
-_LACKING = ("F64", "F8_")  # how its names of the dtypes in `policy.dtypes` begin
+_TORCH = ("pt", "torch", "pytorch")  # the names of torch in safetensors' list of frameworks
+_LACKING = ("F64", "F8_")  # prefixes of safetensors' names for the dtypes in `policy.dtypes`
 _OPTIONS = ("filename", "framework", "device")
-_READERS = ("_to_ndarray", "_tobytes")  # move a tensor to the CPU and take its address; one of them is there
+_READERS = ("_to_ndarray", "_tobytes")  # they move a tensor to the CPU and take its address; each version has one
 
 
 class _OnRealTorch:
-    """A native object; what it is asked is answered on real torch."""
+    """Wraps a native object. Its methods run without translation."""
 
     def __init__(self, native: Any, translator: Translator) -> None:
         self._native = native
@@ -261,12 +261,12 @@ class _OnRealTorch:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._native, name)
 
-    # So that `isinstance` says what it says of the native object.
+    # `isinstance` gives the same result as for the native object.
     __class__ = property(lambda self: type(self._native))
 
 
 class _Slice(_OnRealTorch):
-    """What `get_slice` gives; `moved` takes what was read from the CPU to the target, narrowed."""
+    """The result of `get_slice`. `moved` moves a tensor that was read on the CPU to the target and narrows it."""
 
     def __init__(self, native: Any, translator: Translator, moved: Callable[[Any], Any] | None) -> None:
         super().__init__(native, translator)
@@ -279,7 +279,7 @@ class _Slice(_OnRealTorch):
 
 
 class _File(_OnRealTorch):
-    """An open file; `on_cpu` is the same for the CPU, to read what the target has no dtype for."""
+    """An open file. `on_cpu` is the same file opened for the CPU, for dtypes that the target lacks."""
 
     def __init__(self, native: Any, translator: Translator, device: Any, on_cpu: Any) -> None:
         super().__init__(native, translator)
@@ -312,7 +312,7 @@ class _File(_OnRealTorch):
             return self._native.get_tensors()
 
     def get_slice(self, name: str) -> _Slice:
-        """A tensor to take parts of."""
+        """A tensor that is read in parts."""
         if self._has_no_dtype_there(name):
             return _Slice(self._on_cpu.get_slice(name), self._translator, lambda read: read.to(self._device))
         return _Slice(self._native.get_slice(name), self._translator, None)
@@ -327,7 +327,7 @@ def open_file(real: type, path: str, translator: Translator) -> StandInType:
     def construct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         options = dict(zip(_OPTIONS, args, strict=False))
         if not translator.in_force or len(args) > len(_OPTIONS) or options.keys() & kwargs.keys():
-            return real(*args, **kwargs)  # the latter two are refused there
+            return real(*args, **kwargs)  # safetensors raises the error for invalid arguments
         options |= kwargs
         if options.get("framework") not in _TORCH:
             return real(**options)
@@ -344,7 +344,7 @@ def open_file(real: type, path: str, translator: Translator) -> StandInType:
 
 
 def truthful(original: Function, path: str, translator: Translator) -> Function:
-    """A function that runs on real torch."""
+    """A function that runs without translation."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with translator.suspended():
@@ -354,13 +354,13 @@ def truthful(original: Function, path: str, translator: Translator) -> Function:
 
 
 def apply_when_imported(translator: Translator) -> Iterator[Undo]:
-    """Readers of safetensors, from now on or from when it is imported. Each step, when it is done, gives its undo."""
+    """Patches safetensors now, or when it is imported. Each step yields its undo."""
     yield when_imported("safetensors", "safe_open", lambda: apply(_openers(translator)).undo)
     yield when_imported("safetensors.torch", "load_file", lambda: apply(_readers(translator)).undo)
 
 
 def _openers(translator: Translator) -> list[Replacement]:
-    """`safe_open`, wherever a module has imported it from there."""
+    """`safe_open`, in every module that has imported it."""
     real = sys.modules["safetensors"].safe_open
     ours = open_file(real, "safetensors.safe_open", translator)
     holders = [each for each in list(sys.modules.items()) if getattr(each[1], "__dict__", {}).get("safe_open") is real]

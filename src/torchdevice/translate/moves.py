@@ -1,4 +1,4 @@
-"""Adapters of the methods that move: `.to(...)`, `.cpu()`, `.cuda()` and its kin, of tensors, modules and storages."""
+"""Adapters for methods that move tensors, modules and storages: `.to(...)`, `.cpu()`, `.cuda()` and others."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ABSENT = object()
 
 
 def convert_to(original: Function, path: str, translator: Translator, fills: bool = False) -> Function:
-    """`.to(...)`: a device may be the first argument or a keyword; dtypes and other tensors pass.
+    """`.to(...)`: a device may be the first argument or a keyword. Dtypes and other tensors pass unchanged.
 
-    `fills`: tensors of the program's CPU are on the target, so that a move to it may have nothing to do.
+    `fills`: the program's CPU tensors are on the target, so a move to the target may return its input.
     """
     aliases = translator.aliases
     settled = translator.settled
@@ -28,10 +28,10 @@ def convert_to(original: Function, path: str, translator: Translator, fills: boo
     def to(self: Any, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
         try:
             known = asked in settled
-        except TypeError:  # unhashable: no device, torch says so
+        except TypeError:  # unhashable: not a device, torch raises an error
             known = True
         if known and (self.__class__ is RealTensor or self.__class__ in PLAIN):
-            # Passing on nothing but the one argument is the fast way in Python, and the frequent case.
+            # Fast path: a call with a single argument is the most frequent case.
             try:
                 if not args and not kwargs:
                     if not fills:
@@ -75,7 +75,7 @@ def convert_to(original: Function, path: str, translator: Translator, fills: boo
 
 
 def move_to_cpu(original: Function, path: str, translator: Translator, to: Function) -> Function:
-    """`.cpu()`: a request for the CPU, so it stays where it is when that request is redirected."""
+    """`.cpu()`: a request for the CPU. If it is redirected, the tensor moves to the target or stays there."""
 
     aliases = translator.aliases
     shown = path == "torch.Tensor.cpu"
@@ -102,7 +102,7 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
 
 
 def stay_on_cpu(original: Function, path: str, translator: Translator) -> Function:
-    """`Tensor.cpu()` where there is only the CPU: torch's own. A result that a program takes for a copy is watched."""
+    """`Tensor.cpu()` on a host with only the CPU: calls torch. Watches results that a program may take for copies."""
     aliases = translator.aliases
     seen = as_torch_sees_it(original, "cpu")
 
@@ -110,7 +110,7 @@ def stay_on_cpu(original: Function, path: str, translator: Translator) -> Functi
         if args or kwargs or not (self.__class__ is RealTensor or self.__class__ in PLAIN):
             return seen(self, *args, **kwargs)
         moved = original(self)
-        if moved is self and aliases.watching and translator.places:  # an accelerator of the program became the CPU
+        if moved is self and aliases.watching and translator.places:  # some accelerator was redirected to the CPU
             aliases.note(translator, self, path, "cpu", "cpu")
         return moved
 
@@ -118,15 +118,15 @@ def stay_on_cpu(original: Function, path: str, translator: Translator) -> Functi
 
 
 def kept_apart(self: Any) -> Any:
-    """What leaves an accelerator is a copy, also where it stays there: weights that a program keeps must not follow.
+    """Copies a tensor that stays on the target, because on CUDA `.cpu()` makes a copy that programs may keep.
 
-    A leaf that gradients are collected in was made for the CPU and never left it: it stays the leaf.
+    A leaf that collects gradients is returned itself: it was made for the CPU, and a copy would not be a leaf.
     """
     return self if self.requires_grad and self.is_leaf and torch.is_grad_enabled() else self.clone()
 
 
 def move_to_accelerator(original: Function, path: str, translator: Translator, to: Function, kind: str) -> Function:
-    """`.cuda()` and its kin: the method's name is the type, an argument may give the index."""
+    """`.cuda()`, `.xpu()` and others: the name of the method is the type, and an argument may give the index."""
 
     aliases = translator.aliases
     accepted = _options_of_move(original)
@@ -138,7 +138,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
             if mode_has_a_say():
                 return show(kind, where, self, () if device is None else (device, *args), kwargs)
             return move(self, kind if device is None else device, where, args, kwargs)
-        if not translator.in_force or len(args) > 1 or not kwargs.keys() <= accepted:  # the latter is refused by torch
+        if not translator.in_force or len(args) > 1 or not kwargs.keys() <= accepted:  # torch rejects such arguments
             return original(self, device, *args, **kwargs)
         asked = kind if device is None else device
         if isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0:
@@ -147,7 +147,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
         where = given if isinstance(given, RealDevice) else _device_or_none(given)
         if where is None or where.type == kind:
             where = device if given is asked else given
-            given_first = () if where is None and not args else (where,)  # a packed sequence takes no None
+            given_first = () if where is None and not args else (where,)  # a packed sequence does not accept None
             moved = original(self, *given_first, *args, **kwargs)
             if moved is self and translator.fills and aliases.watching and isinstance(self, RealTensor):
                 aliases.note(translator, self, path, asked, given)
@@ -173,7 +173,7 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
 
 
 def _options_of_move(method: Function) -> frozenset[str]:
-    """The options of a method such as `.cuda()`: modules and storages say theirs, a tensor's method of C does not."""
+    """The options of a method such as `.cuda()`. Those of a tensor's method in C cannot be read and are fixed here."""
     named = parameter_names(method)
     return named if "device" in named else frozenset({"non_blocking", "memory_format"})
 
@@ -182,5 +182,5 @@ def _device_or_none(asked: Any) -> Any:
     try:
         with unseen_by_modes():
             return RealDevice(asked)
-    except (RuntimeError, TypeError):  # not a device: the original says so
+    except (RuntimeError, TypeError):  # not a device: the original raises an error
         return None

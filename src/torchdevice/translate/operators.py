@@ -1,7 +1,7 @@
-"""Operators of a program's own (`torch.library`): a kernel for an accelerator that is not here serves the target.
+"""Custom operators of a program (`torch.library`): a kernel for an accelerator that the host lacks runs on the target.
 
-Kernels in Python compute where their arguments are. A kernel that the program has for the target, for the CPU or for
-all devices comes first, whenever it is registered: ours is taken back then, and at the end of the session.
+Kernels in Python compute on the device of their arguments. A kernel that the program registers for the target, for the
+CPU or for all devices takes precedence, whenever it is registered. Ours is removed then, and at the end of the session.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from torchdevice.translate.engine import Applied, Function, Replacement, apply, 
 from torchdevice.translate.translator import Translator
 
 _PATH = "torch.library.Library.impl"
-# What registers for somebody else: `torch.library.impl`, `custom_op`, and whoever of us watches as well.
+# Code that registers on behalf of its caller: `torch.library.impl`, `custom_op`, and our own wrappers.
 _RELAYS = (f"{TORCH_FOLDER}library.py", f"{TORCH_FOLDER}_library{os.sep}", OURS)
-_AUTOGRAD = "Autograd"  # begins the key of a kernel that is asked before the device's own
+_AUTOGRAD = "Autograd"  # the prefix of dispatch keys whose kernels run before the device's own
 
 
 class Kernels:
-    """The kernels that serve the target at the moment, by operator, with the library that each was registered in."""
+    """The kernels that currently run on the target, by operator, each with the library in which it was registered."""
 
     def __init__(self, translator: Translator) -> None:
         self._translator = translator
@@ -44,7 +44,7 @@ class Kernels:
         renew_after_fork(self, "_lock")
 
     def apply(self) -> Callable[[], None]:
-        """Serve what is registered from now on; the undo takes everything back."""
+        """Handle kernels that are registered from now on. The returned function undoes everything."""
         library = torch.library.Library
         self._register, end = library.impl, getattr(library, LIBRARY_END)
         watch = apply(
@@ -91,7 +91,7 @@ class Kernels:
         return dress(end, original, "torch.library.Library")
 
     def _is_from_user(self, frame: FrameType | None) -> bool:
-        """torch registers kernels of its own in Python, too, and for devices that it knows: those are left."""
+        """Whether user code registers a kernel. torch's own kernels in Python are not changed."""
         while frame is not None and frame.f_code.co_filename.startswith(_RELAYS):
             frame = frame.f_back
         return frame is not None and self._translator.roles[frame.f_code.co_filename].caller is Caller.USER

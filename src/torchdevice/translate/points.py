@@ -1,7 +1,7 @@
-"""The rows: which names of torch are patched, with which adapter, and when.
+"""The rows: which names of torch are patched, with which adapter, and under which condition.
 
-Factories and moving methods are found in torch itself; the rows written here are the names that have a shape of
-their own. Building a replacement is lazy and happens once a process; applying is `engine`'s business.
+Factories and moving methods are found by searching torch. The rows in `WRITTEN` list names with other signatures. A
+replacement is built on first use, once per process. `engine` applies it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ from torchdevice.translate.translator import Translator
 Adapter = Callable[..., Any]
 
 ALWAYS = "always"
-FILLING = "filling"  # only where "none" and "cpu" go to an accelerator
-NARROWING = "narrowing"  # only where the target (mps) lacks float64
-LEAVING = "leaving"  # where they do not
-ALONE = "alone"  # only where there is no accelerator
+FILLING = "filling"  # only if "none given" and "cpu" are redirected to an accelerator
+NARROWING = "narrowing"  # only if the target (mps) lacks float64
+LEAVING = "leaving"  # only if "none given" and "cpu" are not redirected
+ALONE = "alone"  # only if there is no accelerator
 
 
 @dataclass(frozen=True)
 class Point:
-    """A place in torch and what becomes of it.
+    """A name in torch and its replacement.
 
-    `traced` names the twin that torch's compiler sees; modules of the package `within` have imported it by name.
+    - `path`: the public name.
+    - `adapter`, `options`: make the replacement.
+    - `when`: the condition, one of the constants above.
+    - `traced`: the kind of function that torch's compiler traces instead.
+    - `within`: a package whose modules have imported the name.
     """
 
     path: str
@@ -134,7 +138,7 @@ WRITTEN = (
     Point(f"{core.DATALOADER_ITERATOR}.__next__", loading.iterator_next),
 )
 
-# The same object under another public name: whoever imports it from there must get the same replacement.
+# Modules that hold the same objects under another public name. They get the same replacements.
 _ALIAS_MODULES = (
     "torch",
     "torch.serialization",
@@ -149,7 +153,7 @@ _FACTORY_MODULES = ("torch", "torch.fft", "torch.nested")
 
 
 def all_points() -> Iterator[Point]:
-    """Every row for the installed torch: found ones first."""
+    """Every row for the installed torch. Names that were found by searching come first."""
     factories = list(_factories())
     yield from factories
     yield from _movers()
@@ -184,8 +188,8 @@ def _factory(path: str, overloads: list[Any]) -> Point:
     takes_tensor = [any("Tensor" in str(a.type) for a in s.arguments if a.name != "out") for s in with_device]
     if path.endswith("_like"):
         return Point(path, adapters.tensor_like, {"function": True}, traced="like")
-    # Some form takes tensors instead of a device (`normal`), all do (`sparse_*`), or no schema tells (`asarray`):
-    # there a tensor among the arguments says where the result goes.
+    # Some overload takes tensors instead of a device (`normal`), all overloads do (`sparse_*`), or there is no schema
+    # (`asarray`). Then a tensor among the arguments determines the device of the result.
     from_tensors = any("Tensor" in str(a.type) for s in overloads if s not in with_device for a in s.arguments[:1])
     if from_tensors or all(takes_tensor) or path in ("torch.tensor", "torch.as_tensor"):
         return Point(path, adapters.fresh_tensor, {"like_tensors": True}, traced="unless_tensors")
@@ -195,7 +199,7 @@ def _factory(path: str, overloads: list[Any]) -> Point:
 def _movers() -> Iterator[Point]:
     accelerators = [kind for kind in core.device_types() if is_accelerator(kind)]
     for owner in MOVERS:
-        # torch.Tensor inherits its methods from C; elsewhere an inherited method is patched where it is defined.
+        # torch.Tensor inherits its methods from C. In other classes, an inherited method is patched in its own class.
         methods = dir(torch.Tensor) if owner == TENSOR else vars(_resolve(owner))
         to = f"{owner}.to"
         if "to" in methods:
@@ -211,7 +215,7 @@ def _movers() -> Iterator[Point]:
 
 
 def _accelerator_functions() -> Iterator[Point]:
-    """`torch.accelerator.synchronize("cuda")`: a type that is not here means the accelerator that is."""
+    """`torch.accelerator.synchronize("cuda")`: a type that the host lacks means the host's accelerator."""
     for name in torch.accelerator.__all__:
         value = getattr(torch.accelerator, name)
         if not isinstance(value, type):
@@ -229,9 +233,11 @@ class Replacements:
         self.skips: list[Skip] = []
 
     def select(self, filling: bool, narrowing: bool = False, alone: bool = False) -> list[Replacement]:
-        """What to apply: do "none" and "cpu" go to an accelerator (`filling`), does it lack float64 (`narrowing`)?
+        """The replacements to apply.
 
-        `alone`: there is only the CPU.
+        - `filling`: "none given" and "cpu" are redirected to an accelerator.
+        - `narrowing`: the target lacks float64.
+        - `alone`: there is only the CPU.
         """
         conditions = {ALWAYS: True, FILLING: filling, LEAVING: not filling, NARROWING: narrowing, ALONE: alone}
         return [
@@ -242,9 +248,9 @@ class Replacements:
         ]
 
     def _around_others(self, point: Point, original: Any, ours: list[Replacement]) -> list[Replacement]:
-        """A function of a module that somebody has replaced since: theirs is wrapped as torch's own would be.
+        """Wraps a function of a module that other code has replaced since, in the same way as torch's own.
 
-        What is no function (a mock) is left alone: it wants to see what user code passes.
+        An object that is not a function (a mock) is not wrapped, because it must receive the arguments of user code.
         """
         owner, name = ours[0].owner, ours[0].name
         found = getattr(owner, name, original) if isinstance(owner, ModuleType) else original
@@ -266,7 +272,7 @@ class Replacements:
 
     def _build(self) -> list[tuple[Point, Any, list[Replacement]]]:
         if self._built is None:
-            # All originals are looked up before the first replacement is built: some adapters need a neighbour's.
+            # All originals are looked up before the first replacement is built: some adapters need another original.
             found = [(point, self._find(point)) for point in all_points()]
             self._built = [
                 (point, original, self._replace(point, original)) for point, original in found if original is not None
@@ -285,7 +291,7 @@ class Replacements:
         if "to" in options:
             options["to"] = _resolve(options["to"])
         owner, name = _owner(point.path)
-        # No tensor is asked yet when one is made; `to` and `cpu` do it by themselves, faster.
+        # `__new__` has no tensor to dispatch on. `to` and `cpu` dispatch in their own adapters, which is faster.
         if owner is torch.Tensor and name != "__new__" and point.adapter not in (moves.convert_to, moves.stay_on_cpu):
             inner = dress(subclasses.as_torch_sees_it(original, name), original, f"torch.Tensor.{name}")
             value = dress(point.adapter(inner, point.path, self._translator, **options), original, point.path)
@@ -317,7 +323,7 @@ def _resolve(path: str) -> Any:
     module, _, rest = path.partition(".")
     found: Any = importlib.import_module(module)
     for name in rest.split(".") if rest else ():
-        # A function may hide the module of its name from its package, as `torch.nn.parallel.data_parallel` does.
+        # A function may hide a module of the same name, as `torch.nn.parallel.data_parallel` does.
         holder = found if hasattr(found, name) else sys.modules.get(module, found)
         module = f"{module}.{name}"
         found = sys.modules[module] if not hasattr(holder, name) and module in sys.modules else getattr(holder, name)

@@ -1,7 +1,8 @@
-"""Adapters for checkpoints that go out: what they say of where their tensors were.
+"""Adapters for saving checkpoints: the device that a file records for its tensors.
 
-A tensor on the device that stands for the CPU may be the program's CPU tensor (`v.cpu()` stayed there): the file says
-`cpu`, so that plain torch reads it on any machine. A session reads such a file back to where the tensor was.
+If requests for the CPU are redirected, a tensor on the target may be a CPU tensor of the program (`v.cpu()` stayed
+there). The file records `cpu`, so that plain torch can read it on any machine. A session loads such a tensor to the
+target again.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from torchdevice.policy.resolve import Caller
 from torchdevice.translate.engine import Function, dress
 from torchdevice.translate.translator import Translator
 
-# While user code saves. torch's own pickles (queues, collectives) come back to the device that they name.
+# Set while user code saves. torch's own pickles (queues, collectives) keep the device that they record.
 _standing_for_cpu: ContextVar[RealDevice | None] = ContextVar("torchdevice_standing_for_cpu", default=None)
 
 
 def save(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.save` and its kin."""
+    """`torch.save` and `PackageExporter.save_pickle`."""
 
     def save_portably(*args: Any, **kwargs: Any) -> Any:
         if translator.caller() is not Caller.USER:
@@ -34,7 +35,7 @@ def save(original: Function, path: str, translator: Translator) -> Function:
 
 
 def location_tag(original: Function, path: str, translator: Translator) -> Function:
-    """`torch.serialization.location_tag`: what a file says of a storage."""
+    """`torch.serialization.location_tag`: the device that a file records for a storage."""
 
     def tag(storage: Any) -> Any:
         standing = _standing_for_cpu.get()

@@ -1,7 +1,7 @@
-"""TorchScript: a scripted graph never comes back to Python, so its devices are decided when it has been compiled.
+"""TorchScript: a scripted graph does not call Python functions, so its devices are decided after compilation.
 
-Device constants, factories without a device, `.cuda()` and `.cpu()` are rewritten in the graph. How functions are
-recognised as builtins while scripting is `_torch.compilers.register_script_builtin`.
+Device constants, factories without a device, `.cuda()` and `.cpu()` are rewritten in the graph.
+`_torch.compilers.register_script_builtin` makes wrappers known as builtins to the TorchScript compiler.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Decide = Callable[[Any], Any]
 
 
 def script(original: Function, path: str, translator: Translator, fresh: frozenset[str]) -> Function:
-    """`torch.jit.script`: compile as torch does, then send the graphs' devices through the policy.
+    """`torch.jit.script`: compiles with torch, then applies the policy to the devices in the graphs.
 
-    `fresh` names the operators for which no device means "none given".
+    `fresh`: the operators for which no device means "none given".
     """
 
     def compile_script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) < 2:  # the compiler looks names up in the caller's frame, which is one further up now
+        if len(args) < 2:  # the compiler looks names up in the caller's frame, which is one frame further up here
             kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
         return _retargeted(original(obj, *args, **kwargs), sys._getframe(1), path, translator, fresh)
 
@@ -39,18 +39,18 @@ def script(original: Function, path: str, translator: Translator, fresh: frozens
 
 
 def load(original: Function, path: str, translator: Translator, fresh: frozenset[str]) -> Function:
-    """`torch.jit.load`: takes one device for everything.
+    """`torch.jit.load`: takes a single device for everything.
 
-    The devices that tracing wrote into its graphs as constants go through the policy as those of a script do.
+    The policy also applies to devices that tracing stored as constants in the graphs.
     """
 
     def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        asked = getattr(map_location, "asked", map_location)  # torch.load hands archives of scripts over to us
+        asked = getattr(map_location, "asked", map_location)  # torch.load passes archives of scripts to this function
         where = translator.translate(for_script(asked, translator), path)
         start = f.tell() if hasattr(f, "tell") else None
 
         def by_way_of_cpu(**_: Any) -> Any:
-            """Tensor by tensor: each is narrowed or stays, as `TORCHDEVICE_FLOAT64` says."""
+            """Moves tensor by tensor. Each is narrowed or stays on the CPU, according to `TORCHDEVICE_FLOAT64`."""
             if start is not None:
                 f.seek(start)
             loaded = original(f, RealDevice("cpu"), *args, **kwargs).to(where)
@@ -68,7 +68,7 @@ def load(original: Function, path: str, translator: Translator, fresh: frozenset
 
 
 def _move_constants(graph: Any, where: Any) -> None:
-    """Tensors in a graph. Those without a dimension stay on the CPU: they work with tensors of any device."""
+    """Moves the tensors in a graph. Scalars stay on the CPU, because they work with tensors on any device."""
     inline_graph(graph)
     for node in list(_nodes(graph)):
         value = node.output().toIValue() if node.kind() == "prim::Constant" else None

@@ -1,9 +1,9 @@
-"""Memory that a program relies on being shared, or being apart, where a policy makes host and device one.
+"""Memory that a program expects to be shared, or to be separate, if the policy makes host and device the same.
 
-Shared: an array and the tensor made of it. On an accelerator one is a copy of the other, so writes are lost: a copy
-that torch makes of a writable array costs a warning, and an array that is a copy cannot be written to. Apart: what
-`.cuda()` or `.cpu()` returns and what it was called on. Where both names mean one device they are one tensor.
-`Aliases` warns once per place if such a result is kept while its memory is written to.
+Shared: an array and the tensor made from it. On an accelerator one is a copy of the other, so writes would be lost.
+Copying a writable array causes a warning, and an array that is a copy is read-only. Separate: the input and the result
+of `.cuda()` or `.cpu()`. If both names mean the same device, they are the same tensor. `Aliases` warns once per place
+if such a result is kept while its memory is changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from torchdevice.ledger import Changed, Site
 if TYPE_CHECKING:
     from torchdevice.translate.translator import Translator
 
-# Beyond this many calls a place is not watched any more, and beyond so many in all none is: a long run pays nothing.
+# A place is watched for this number of calls, and all places together for the second number. After that, calls have no
+# overhead from watching.
 WATCHED_CALLS = 100
 WATCHED_IN_ALL = 2000
 
@@ -36,36 +37,36 @@ def is_writable(source: Any) -> bool:
         return bool(flags.writeable)
     try:
         return not memoryview(source).readonly
-    except TypeError:  # a list has no memory to share
+    except TypeError:  # for example a list, which has no buffer
         return False
 
 
 def told_of_copy(api: str, given: object) -> tuple[str, str]:
-    """Why an array was copied, and the warning that says so."""
+    """The reason why an array was copied, and the text of the warning."""
     reason = f"memory of {given} cannot be shared with an array"
     return reason, (
-        f"{api} shares memory on the CPU; here the tensor is on {given} (policy=accelerate), so it is a copy and later "
-        "writes to the array do not reach it.\n"
+        f"{api} shares memory on the CPU; here the tensor is on {given} (policy=accelerate), so it is a copy, and "
+        "later writes to the array do not change it.\n"
         "Hint: --policy portable keeps it on the CPU; device='cpu:-1' does so for one call"
     )
 
 
 @dataclass(slots=True)
 class _Alias:
-    """A tensor that a move returned as its own result."""
+    """A tensor that a move returned unchanged."""
 
     tensor: weakref.ref[Any]
     contents: Any
     references: int
-    owner: bool  # nothing else shares its memory
+    owner: bool  # no other tensor shares its memory
     record: Changed
 
 
 class Aliases:
-    """Results of moves that are their own input, and whether a program would notice."""
+    """Watches moves that returned their own input, and detects whether this matters to a program."""
 
     def __init__(self) -> None:
-        self.watching = True  # asked before `note`
+        self.watching = True  # callers check it before `note`
         self._noted = 0
         self._calls: dict[tuple[CodeType, int], int] = {}
         self._watched: dict[tuple[CodeType, int], list[_Alias]] = {}
@@ -74,7 +75,7 @@ class Aliases:
     def note(
         self, translator: Translator, tensor: Any, path: str, asked: object, given: object, depth: int = 1
     ) -> None:
-        """A move at `depth` frames up returned `tensor` itself."""
+        """Records that a move, called `depth` frames up, returned `tensor` itself."""
         frame = sys._getframe(depth + 1)
         place = (frame.f_code, frame.f_lasti)
         self._noted += 1
@@ -93,7 +94,7 @@ class Aliases:
         known = self._watched.setdefault(place, [])
         for each in known:
             if each.tensor() is tensor:
-                # Somebody holds an earlier result: there are more references than when this line first ran.
+                # The program holds an earlier result: there are more references than when this line first ran.
                 if references > each.references and contents != each.contents:
                     self._tell(each, translator)
                 each.contents = contents
@@ -104,7 +105,7 @@ class Aliases:
         known.append(_Alias(weakref.ref(tensor), contents, references, is_its_only_owner(tensor), record))
 
     def look(self, translator: Translator) -> None:
-        """Tell of results that are still held, whose memory another tensor has and somebody wrote to."""
+        """Warns about results that are still held, whose memory another tensor shares, and that have changed."""
         for place, known in list(self._watched.items()):
             for each in known:
                 tensor = each.tensor()
@@ -124,8 +125,8 @@ class Aliases:
             else "`run --virtual cuda` keeps them apart"
         )
         warnings.warn_explicit(
-            f"{alias.record.api} returned its own input, because {alias.record.reason}; that was written to, and the "
-            "result is still held. Where they are two devices it would be a copy.\n"
+            f"{alias.record.api} returned its own input, because {alias.record.reason}; the input has changed since, "
+            "and the result is still in use. With two devices, the result would be a copy.\n"
             f"Hint: {apart}; .clone() makes a copy",
             TorchDeviceWarning,
             site.file,
@@ -133,7 +134,7 @@ class Aliases:
         )
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset to the initial state."""
         self.watching, self._noted = True, 0
         self._calls.clear()
         self._watched.clear()

@@ -1,9 +1,9 @@
-"""Classes and modes with a `__torch_function__` of their own, and which function object they are shown.
+"""Tensor subclasses and modes with `__torch_function__`, and the function object that they receive.
 
-torch looks a method up by name to hand it over, and would find our replacement; a function it hands over as its own,
-without ours. A class that is older than the activation has torch's own functions in its tables and is shown those; one
-that was made while we are active found the replacements when it filled its tables (`HANDLED[torch.Tensor.to]`,
-`func is torch.ones`), and is shown what it found.
+torch looks a method up by name before it passes it to `__torch_function__`, and would find our replacement. For a
+function, torch passes its own object. A class that was defined before the activation has torch's own functions in its
+tables and receives those. A class that was defined during a session has the replacements in its tables
+(`HANDLED[torch.Tensor.to]`, `func is torch.ones`) and receives the replacements.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 from torchdevice._torch.core import RealTensor, in_function_mode, innermost_function_mode
 from torchdevice.translate.engine import dress
 
-# Tensors that no class of somebody's own can have a say about.
+# Tensor classes without a `__torch_function__` of their own.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
-# Whether a class is older than the activation that it met first.
+# Whether a class was defined before the first activation during its lifetime.
 _older: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
 def notice(active: bool) -> None:
-    """At the start and at the end of an activation: classes that nobody knows yet were made in the time before it."""
+    """Called at the start and the end of a session. Unknown classes were defined in the period before the call."""
     for kind in (*_derived(RealTensor), *_derived(TorchFunctionMode)):
         _older.setdefault(kind, not active)
 
@@ -40,10 +40,10 @@ def _derived(kind: type) -> Iterator[type]:
 
 
 def as_torch_sees_it(original: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The method `name` of `torch.Tensor` for use inside a replacement of it.
+    """The method `name` of `torch.Tensor`, for use inside its replacement.
 
-    Only tensors dispatch to `__torch_function__`. While a mode is on, `has_torch_function` is true for any object, so
-    methods of other classes (`Module.to`) must not come here.
+    Only tensors dispatch to `__torch_function__`. While a mode is active, `has_torch_function` is True for any object,
+    so methods of other classes (`Module.to`) must not use this.
     """
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -55,12 +55,12 @@ def as_torch_sees_it(original: Callable[..., Any], name: str) -> Callable[..., A
     return call
 
 
-# Not empty once a class of modes was made while we were active: wrappers that are called often look here first.
+# Not empty after a mode class was defined during a session. Frequently called wrappers check this first.
 modes: list[None] = []
 
 
 def class_of_modes(original: Callable[..., Any], path: str, translator: Any) -> Any:
-    """`TorchFunctionMode.__init_subclass__`: from now on there is a mode that can have a say."""
+    """`TorchFunctionMode.__init_subclass__`: records that a mode class was defined during a session."""
 
     def __init_subclass__(cls: type, **kwargs: Any) -> None:  # noqa: N807
         super(TorchFunctionMode, cls).__init_subclass__(**kwargs)
@@ -70,14 +70,14 @@ def class_of_modes(original: Callable[..., Any], path: str, translator: Any) -> 
 
 
 def mode_has_a_say() -> bool:
-    """Whether the mode that sees the next call first holds our replacements in its tables."""
+    """Whether the innermost active mode has our replacements in its tables."""
     return bool(modes) and in_function_mode() and not _older.get(innermost_function_mode().__class__)
 
 
 def shown_to(public: Callable[..., Any], original: Callable[..., Any], inputs: int) -> Callable[..., Any]:
-    """The function `original` for use inside `public`, its replacement: modes and classes are shown `public`.
+    """The function `original`, for use inside its replacement `public`. Modes and classes receive `public`.
 
-    They call it again, and then have no say. `inputs`: how many of the first arguments are tensors.
+    They call it again, and that call is not passed to them. `inputs`: the number of leading arguments that are tensors.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -94,19 +94,20 @@ class _Decided(threading.local):
 
 
 _decided = _Decided()
-_waiting: list[None] = []  # one per decision that waits, in all threads together: mostly none
+_waiting: list[None] = []  # one entry per pending decision, over all threads; usually empty
 
 
 def has_a_say(tensor: Any) -> bool:
-    """Whether a tensor's class has a `__torch_function__` and holds our replacements in its tables."""
+    """Whether a tensor's class has a `__torch_function__` and our replacements in its tables."""
     kind = tensor.__class__
     return kind not in PLAIN and has_torch_function((tensor,)) and not _older.get(kind)
 
 
 def show(name: str, device: Any, tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Show a class or a mode the method that was called, which has no argument for the device that was decided.
+    """Passes a method to `__torch_function__`. The method has no argument for the decided device.
 
-    It calls the method again, from torch's own code. What was decided for the user's line waits there.
+    The class or mode calls the method again from torch's own code. The decision for the line of user code is stored for
+    that call.
     """
     _decided.device = device
     _waiting.append(None)
@@ -118,7 +119,7 @@ def show(name: str, device: Any, tensor: Any, args: tuple[Any, ...], kwargs: dic
 
 
 def shown_again() -> Any:
-    """The device that was decided before the method that runs now was shown; None for any other call."""
+    """The device that `show` stored for the current call; None for any other call."""
     if not _waiting or _decided.device is None:
         return None
     device, _decided.device = _decided.device, None

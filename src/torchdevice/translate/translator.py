@@ -1,7 +1,7 @@
-"""The running policy: from what a call asked for to what torch is given, with every redirection recorded.
+"""Applies the policy to requests at run time, and records every redirection.
 
-One object a process, because wrappers that user code holds on to (`from torch import zeros`) must follow later
-activations and go silent after deactivation. The table itself is `policy.resolve`; the wrappers are `adapters`.
+There is one object per process, because user code keeps references to wrappers (`from torch import zeros`). These must
+follow later activations and do nothing after deactivation. `policy.resolve` holds the table, `adapters` the wrappers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _suspended: ContextVar[bool] = ContextVar("torchdevice_suspended", default=False
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything that decisions depend on between a start and a stop.
+    """Everything that decisions depend on between `start` and `stop`.
 
-    `ordered`: what stands for torch.Stream and torch.Event where the target has neither. `failure_of`: CUDA's error for
-    an error of the target. The first decision may find that another situation is due: `at_first_decision` starts it.
-    `at_first_redirect` is told once, also of a place that is known.
+    - `ordered`: the classes that replace torch.Stream and torch.Event on a target that has neither.
+    - `failure_of`: converts an error of the target to CUDA's error.
+    - `at_first_decision`: called before the first decision. It may start another situation.
+    - `at_first_redirect`: called once with the first redirection, also if its place is known already.
     """
 
     host: Host
@@ -49,14 +50,14 @@ class Situation:
 
     @property
     def fills(self) -> bool:
-        """Whether user code that gives no device gets the host's."""
+        """Whether user code that gives no device gets the host's accelerator."""
         return resolve(NOTHING, self.host, self.policy).redirected
 
 
 class Route:
-    """A decision as the running translator wants it.
+    """A decision in the form that the translator uses.
 
-    `given` is None where the request stays as it is. While `unless()` is true it stays as it is, too.
+    `given` is None if the request is not redirected. While `unless()` is true, the request is not redirected either.
     """
 
     __slots__ = ("decision", "given", "request", "unless")
@@ -69,10 +70,10 @@ class Route:
 
 
 class Translator:
-    """Decides and records.
+    """Decides requests and records redirections.
 
-    `settled` maps requests that need neither to their device: wrappers look there first. What the ledger remembers of
-    a place in user code is its counter, what the request becomes, and what would leave it alone.
+    `settled` maps requests that need neither to their device. Wrappers look there first. For each place in user code,
+    the ledger stores a counter, the decided device, and the condition under which the request is not redirected.
     """
 
     def __init__(self) -> None:
@@ -82,13 +83,13 @@ class Translator:
         self.aliases = Aliases()
         self.host = Host("cpu")
         self.situation = Situation(self.host)
-        self.blocks = False  # copies to the target wait, whatever was asked
+        self.blocks = False  # copies to the target always block
         self.active = False
         self.fills = False
         self.roles = Roles()
-        self.suspensions = 0  # in all threads together: while it is 0 nobody needs to ask for their own
-        self.settled_default: RealDevice | None = None  # where "none given" goes, if that is the same for all
-        self.default_type: RealDevice | None = None  # where tensors of the default type are, if torch cannot know
+        self.suspensions = 0  # over all threads; while it is 0, no thread needs to check its own context
+        self.settled_default: RealDevice | None = None  # the device for "none given", if it is the same for all callers
+        self.default_type: RealDevice | None = None  # the device of the default tensor type, if torch does not know it
         self._at_first_decision: Callable[[], None] | None = None
         self._at_first_redirect: Callable[[Redirect], None] | None = None
         self._holds = {Condition.OVERRIDE: self.override.is_on, Condition.DEFAULT: has_device_context}
@@ -98,13 +99,13 @@ class Translator:
         self.places: dict[Key, tuple[Iterator[int], RealDevice, Callable[[], bool] | None]] = self.ledger.places
 
     def start(self, situation: Situation) -> None:
-        """Decide for a situation from now on. The ledger goes on: counts belong to the process until cleared."""
+        """Use a situation from now on. The ledger is kept: its counts belong to the process until they are cleared."""
         if self.active:
             self.stop()
         host = situation.host
         self.situation, self.host, self.fills = situation, host, situation.fills
         self.blocks = host.type == "mps"
-        self._forget_routes()  # a thread may have decided one while the last situation ended
+        self._forget_routes()  # another thread may have added a route while the last situation ended
         self.settled.update(_settled_requests(host, situation.policy))
         self.settled_default = RealDevice("cpu") if None in self.settled else None
         self._at_first_decision = situation.at_first_decision
@@ -112,11 +113,11 @@ class Translator:
         self.active = True
 
     def stop(self) -> None:
-        """Pass everything through, also for wrappers that are still held somewhere."""
+        """Stop translating, also in wrappers that user code still holds."""
         subclasses.notice(active=self.active)
         self.active = self.fills = False
         self._at_first_redirect = self._at_first_decision = None
-        with suppress(TorchDeviceWarning):  # `python -W error`: an end goes on, and the record is kept
+        with suppress(TorchDeviceWarning):  # `python -W error` must not interrupt the stop; the record is kept
             self.aliases.look(self)
         self.aliases.clear()
         self.settled.clear()
@@ -135,7 +136,7 @@ class Translator:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Real torch inside, for this thread and task only."""
+        """Disable translation for the block, in this thread and task only."""
         token = _suspended.set(True)
         with self._lock:
             self.suspensions += 1
@@ -147,15 +148,15 @@ class Translator:
             _suspended.reset(token)
 
     def translate(self, asked: Any, api: str, depth: int = 1, moving: bool = False, naming: bool = False) -> Any:
-        """What to give torch instead of `asked`, or `asked` itself. `depth` frames up is the code that called.
+        """The device to pass to torch instead of `asked`, or `asked` itself. The caller is `depth` frames up.
 
-        `moving`: a method that moves a tensor, which torch's compiler leaves in its graphs as it was written.
-        `naming`: nothing is made on the device yet.
+        `moving`: the request comes from a method that moves a tensor. torch's compiler keeps its original arguments.
+        `naming`: the request only names a device and allocates nothing.
         """
         frame = _getframe(depth + 1)
         try:
             known = self.places.get((id(frame.f_code), frame.f_lasti, api, asked))
-        except TypeError:  # unhashable: no device, torch says so
+        except TypeError:  # unhashable: not a device, torch raises an error
             return asked
         if known is not None and not (self.suspensions and _suspended.get()):
             counter, given, unless = known
@@ -166,8 +167,8 @@ class Translator:
         return self.translate_from(asked, api, frame, moving, naming)
 
     def translate_from(self, asked: Any, api: str, frame: FrameType, moving: bool = False, naming: bool = False) -> Any:
-        """The same for a decision that falls later than the call: `frame` is the code that called."""
-        epoch = self.ledger.epoch  # before anything is decided
+        """The same for a decision that is made after the call. `frame` is the frame of the caller."""
+        epoch = self.ledger.epoch  # read before any decision
         if not self.in_force:
             return asked
         role = self.roles[frame.f_code.co_filename]
@@ -178,26 +179,26 @@ class Translator:
         return self._decide(asked, api, frame, role, epoch)
 
     def translate_traced(self, asked: Any, api: str) -> Any:
-        """The same for code under torch's compiler: what is traced counts as user code."""
+        """The same for code under torch's compiler. Traced code counts as user code."""
         epoch = self.ledger.epoch
         return self._decide(asked, api, _getframe(1), TRACED, epoch) if self.in_force else asked
 
     def redirected_type(self, asked_type: str, api: str, depth: int = 1) -> str:
-        """For parameters that are a device type by name: the type that such requests go to."""
+        """The type to which requests for `asked_type` are redirected, for parameters that name a device type."""
         device = self.translate(asked_type, api, depth + 1)
         return device.type if isinstance(device, RealDevice) else asked_type
 
     def caller(self, depth: int = 1) -> Caller:
-        """Who calls, `depth` frames up."""
+        """The class of the caller, `depth` frames up."""
         return self.roles[_getframe(depth + 1).f_code.co_filename].caller
 
     def has_asked_beyond(self, kind: str) -> bool:
-        """Whether an accelerator of another type than `kind` was redirected so far."""
+        """Whether a request for an accelerator of another type than `kind` was redirected so far."""
         asked = {record.asked.partition(":")[0] for record in self.ledger.totals()}
         return any(map(is_accelerator, asked - {str(NOTHING), kind}))
 
     def standing_for_cpu(self) -> RealDevice | None:
-        """Where user code's requests for the CPU go, right now; None: to the CPU."""
+        """The device to which user code's requests for the CPU currently go; None for the CPU."""
         if not self.in_force:
             return None
         route = self._find_route("cpu", TRACED)
@@ -209,7 +210,7 @@ class Translator:
             look()
         try:
             route = self._routes[role.slot].get(asked) or self._find_route(asked, role)
-        except (RuntimeError, TypeError, ValueError):  # not a device: torch says so itself, in its own words
+        except (RuntimeError, TypeError, ValueError):  # not a device: torch raises its own error
             return asked
         if route.request.override:
             if role.caller is Caller.USER:
@@ -236,25 +237,28 @@ class Translator:
         host = self.host
         if host.count > 1:
             host = replace(host, current=torch.accelerator.current_device_index())
-        with unseen_by_modes():  # a mode of the program sees calls of `torch.device`
+        with unseen_by_modes():  # a mode of the program would receive calls of `torch.device`
             request = NOTHING if asked is None else parse(asked)
             decision = resolve(request, host, self.situation.policy, caller=role.caller)
         route = Route(request, decision, decision.unless and self._holds[decision.unless])
-        # With more devices a request may depend on which one is current in this thread.
+        # With several devices, a decision may depend on the current device of this thread.
         if host.count == 1 and _is_remembered(asked):
             self._routes[role.slot][asked] = route
         return route
 
 
 def _is_remembered(asked: object) -> bool:
-    """Ordinals are not: `True`, `1.0` and NumPy's numbers are equal to them, and torch takes only some for a device."""
+    """Whether a request can be cached.
+
+    Integers cannot: they equal `True`, `1.0` and NumPy's numbers, and torch accepts only some of these as a device.
+    """
     return asked is None or isinstance(asked, (str, RealDevice))
 
 
 def _settled_requests(host: Host, policy: str) -> Iterator[tuple[object, object]]:
-    """Requests that are left as they are whoever asks.
+    """Requests that are not redirected for any caller.
 
-    dtypes are among them because `.to(dtype)` asks for one at the place where `.to(device)` asks for a device.
+    They include dtypes, because `.to(dtype)` passes one in the position where `.to(device)` passes a device.
     """
     yield from ((value, value) for value in vars(torch).values() if isinstance(value, torch.dtype))
     if _is_settled(NOTHING, host, policy):

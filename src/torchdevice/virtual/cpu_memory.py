@@ -1,7 +1,6 @@
-"""What tensors on the CPU hold, counted by a small C++ library as memory is allocated and freed.
+"""Counts the memory of CPU tensors with a small C++ library, as it is allocated and freed.
 
-Nothing is counted before the first question about memory. What tensors hold then is adopted: the library takes over the
-memory of their storages.
+Counting starts at the first query for memory. The library then takes over the memory of the storages that exist.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from torchdevice.virtual import build
 
 
 class Counted:
-    """The figures of the library, in bytes."""
+    """The counts of the library, in bytes."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         for name in ("held", "highest"):
@@ -30,20 +29,20 @@ class Counted:
         self._library = library
 
     def held(self) -> int:
-        """By tensors, now."""
+        """The bytes that tensors hold now."""
         return int(self._library.tdc_held())
 
     def highest(self) -> int:
-        """The most since the last reset."""
+        """The peak since the last reset."""
         return int(self._library.tdc_highest())
 
     def reset_highest(self) -> None:
-        """From now on."""
+        """Reset the peak."""
         self._library.tdc_reset_highest()
 
 
 def start(build_it: bool) -> Counted | None:
-    """Count from now on, for the life of the process. None: the library is not there, or cannot be built or used."""
+    """Start counting, until the process ends. Returns None if the library is missing, or cannot be built or used."""
     try:
         library = build.load(build.COUNTING) if build_it else build.load_if_built(build.COUNTING)
         return None if library is None else Counted(library)
