@@ -1,6 +1,6 @@
-"""`import TorchDevice` imports and activates in one line: a drop-in for the older library of that name.
+"""`import TorchDevice` imports and activates TorchDevice in one line, as a drop-in for the older library of that name.
 
-Everything else is `torchdevice`, whose public names are here too.
+It also exports the public names of `torchdevice`.
 """
 
 from torchdevice import *  # noqa: F403

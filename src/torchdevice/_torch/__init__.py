@@ -1,1 +1,1 @@
-"""Every private name and version probe of torch that TorchDevice touches, each with its reason and expiry."""
+"""Every private name and version check of torch that TorchDevice uses, each with its reason and expiry."""

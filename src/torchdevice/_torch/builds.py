@@ -1,6 +1,6 @@
-"""Private names that a build of torch for a device has in C, for virtual devices that stand in for such a build.
+"""Private names in C of a torch build for a device, which virtual devices replace.
 
-"Expiry" for all of them: a public way to add a device with a name of torch's own.
+"Expiry" for all of them: a public way to add a device under one of torch's own device names.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from torch.storage import _StorageBase
 
 from torchdevice._torch.imports import when_imported
 
-# The extension module. Which of its names a build for a device has is data of `answers`.
+# The extension module. `answers` lists the names that a build for a device has.
 NATIVE = torch._C
 StorageBase = _StorageBase
 
-# What `torch.compile()` without a backend calls to compile a graph.
+# `torch.compile()` without a backend uses this to compile a graph.
 Inductor = torch._TorchCompileInductorWrapper
-# What `torch.set_default_tensor_type` ends in.
+# The C function that `torch.set_default_tensor_type` calls.
 set_default_tensor_type = torch._C._set_default_tensor_type
 
 
 def replace_set_default_tensor_type(function: Callable[[Any], None]) -> None:
-    """Let `torch.set_default_tensor_type` end in another function."""
+    """Make `torch.set_default_tensor_type` call another function."""
     torch._C._set_default_tensor_type = function
 
 
@@ -37,17 +37,17 @@ def compile_without_inductor(model: Any, inputs: Any) -> Any:
 
 
 def expect_no_compilers() -> None:
-    """Let torch not warn that Triton and CuTeDSL are missing. Expiry: torch 2.13, which informs whoever asks."""
+    """Silence torch's warning that Triton and CuTeDSL are missing. Expiry: torch 2.13, which logs it at level INFO."""
     logging.getLogger("torch._native").setLevel(logging.ERROR)
 
 
 def fuse_nothing_on_gpus() -> None:
-    """Keep TorchScript's fusers from looking for NVRTC."""
+    """Keep TorchScript's fusers from loading NVRTC."""
     torch._C._jit_override_can_fuse_on_gpu(False)
 
 
 def annotate_no_kernels() -> Callable[[], object]:
-    """Tell torch that kernels in graphs cannot be annotated, before it asks a real driver about a virtual device."""
+    """Tell torch that kernels in graphs cannot be annotated. Otherwise it would call a real driver."""
 
     def decide() -> None:
         import torch.cuda._graph_annotations as annotations
@@ -58,40 +58,43 @@ def annotate_no_kernels() -> Callable[[], object]:
 
 
 def uses_cxx11_abi() -> bool:
-    """Which ABI of C++ strings torch was built with: a library that links against it needs the same."""
+    """Whether torch was built with the C++11 ABI for strings. A library that links against torch needs the same ABI."""
     return bool(torch._C._GLIBCXX_USE_CXX11_ABI)
 
 
 def hash_tensors_with(function: Callable[[list[Any]], int]) -> None:
-    """What torch.distributed compares collectives with (TORCH_DISTRIBUTED_DEBUG=DETAIL), which needs NCCL in C."""
+    """Set the function with which torch.distributed compares collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL).
+
+    torch's own function exists only in builds with NCCL.
+    """
     torch._C._distributed_c10d._hash_tensors = function
 
 
 def new_shared_memory(size: int) -> Any:
-    """A storage on the CPU in shared memory, and afterwards its handle by `handle_of`."""
+    """A CPU storage in shared memory. `handle_of` returns its handle."""
     return torch.UntypedStorage._new_using_filename_cpu(size)
 
 
 def handle_of(storage: Any) -> tuple[Any, ...]:
-    """By which another process finds a storage in shared memory."""
+    """The handle by which another process finds a storage in shared memory."""
     handle: tuple[Any, ...] = storage._share_filename_cpu_()
     return handle
 
 
 def shared_memory_at(handle: tuple[Any, ...]) -> Any:
-    """The storage behind a handle of another process."""
+    """The storage for a handle of another process."""
     return torch.UntypedStorage._new_shared_filename_cpu(*handle)
 
 
 def share_between_processes(share: Any, attach: Any, release: Any) -> None:
-    """Put CUDA's three functions on IPC handles into storages."""
+    """Add CUDA's three functions for IPC handles to storages."""
     torch.UntypedStorage._share_cuda_ = share
     torch.UntypedStorage._new_shared_cuda = classmethod(attach)
     torch.UntypedStorage._release_ipc_counter_cuda = classmethod(release)
 
 
 def send_storages_by(reduced: Callable[[Any], tuple[Any, ...] | None]) -> None:
-    """What multiprocessing pickles a storage as; None leaves it to torch, which knows the CPU's and CUDA's."""
+    """Set the function that reduces a storage for multiprocessing. If it returns None, torch's own function is used."""
     from multiprocessing.reduction import ForkingPickler
 
     from torch.multiprocessing.reductions import reduce_storage

@@ -1,6 +1,6 @@
-"""Private names of torch behind torch.compile and TorchScript: rules, twins, builtins, graphs.
+"""Private names of torch for torch.compile and TorchScript: rules, twins, builtins, graphs.
 
-"Expiry" says what would make an entry unnecessary; the rest is in `core`.
+"Expiry" says what would make an entry unnecessary. Other private names are in `core`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from torchdevice._torch.imports import when_imported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# By which torch's compiler decides whether compiled code must be run without autocast. Expiry: one that asks MPS too
-# (2.13 does not, and casts a second time there).
+# torch's compiler calls it to decide whether compiled code must run without autocast. Expiry: a version that includes
+# MPS (2.13 does not, and casts twice there).
 ANY_AUTOCAST = "torch._C._is_any_autocast_enabled"
 
 
 def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> None:
-    """Let `torch.jit.script` compile `wrapper` as the builtin operator that `original` is, if it is one.
+    """Make `torch.jit.script` compile `wrapper` like `original`, if that is a builtin operator.
 
-    Stays for the life of the process, as the wrapper does. Expiry: torch.jit's removal.
+    This lasts until the process ends, like the wrapper itself. Expiry: torch.jit's removal.
     """
     from torch.jit import _builtins
 
@@ -34,7 +34,7 @@ def register_script_builtin(wrapper: Callable[..., Any], original: Callable[...,
 
 
 def script_graphs(made: Any) -> Iterator[Any]:
-    """The graphs of what `torch.jit.script` returned: a function's, or those of all methods of all modules.
+    """The graphs of a result of `torch.jit.script`: that of a function, or those of all methods of all modules.
 
     Expiry: torch.jit's removal.
     """
@@ -47,7 +47,7 @@ def script_graphs(made: Any) -> Iterator[Any]:
 
 
 def inline_graph(graph: Any) -> None:
-    """Put the bodies of called functions and methods into a TorchScript graph. Expiry: torch.jit's removal."""
+    """Inline called functions and methods in a TorchScript graph. Expiry: torch.jit's removal."""
     torch._C._jit_pass_inline(graph)
 
 
@@ -57,7 +57,7 @@ def parse_schema(text: str) -> Any:
 
 
 def when_dynamo_is_imported(action: Callable[[], Undo | None]) -> Undo:
-    """Run `action` now if torch's compiler front end is loaded, else when it first is (importing it takes a second).
+    """Run `action` now if torch's compiler front end is loaded, else after its import, which takes a second.
 
     Expiry: `torch.compiler.substitute_in_graph` working without importing the compiler.
     """
@@ -65,15 +65,15 @@ def when_dynamo_is_imported(action: Callable[[], Undo | None]) -> Undo:
 
 
 def trace_as(wrapper: Callable[..., Any], twin: Callable[..., Any]) -> None:
-    """Make torch's compiler trace `twin` wherever it meets `wrapper`. The rules must be on the originals already."""
+    """Make torch's compiler trace `twin` instead of `wrapper`. Call `rules_on_originals` before."""
     torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
 
 
 def rules_on_originals(pairs: Sequence[tuple[Callable[..., Any], Callable[..., Any]]]) -> Undo:
-    """Give torch's compiler the rules of the originals in `pairs` of (wrapper, original). Needs it to be loaded.
+    """Move the rules of torch's compiler from wrappers to originals. `pairs` are (wrapper, original).
 
-    It looks its rules up by name, when it starts and again after `init_process_group`; if that is while torch is
-    patched, the rule for an original lands on its wrapper and has to be moved. Expiry: rules by object.
+    The compiler must be loaded. It looks its rules up by name, when it starts and again after `init_process_group`. If
+    torch is patched then, the rule for an original is stored for its wrapper. Expiry: rules by object.
     """
     from torch._dynamo import trace_rules
     from torch._dynamo.variables import PolyfilledFunctionVariable as Substituted
@@ -83,7 +83,7 @@ def rules_on_originals(pairs: Sequence[tuple[Callable[..., Any], Callable[..., A
         for wrapper, original in pairs:
             if rules.get(wrapper, Substituted) is not Substituted:
                 rules[original] = rules.pop(wrapper)
-            if wrapper in substituted:  # by `trace_as`, before the rules were read again
+            if wrapper in substituted:  # `trace_as` added it before the rules were read again
                 rules[wrapper] = Substituted
 
     def clear_and_move() -> None:
@@ -100,14 +100,15 @@ def rules_on_originals(pairs: Sequence[tuple[Callable[..., Any], Callable[..., A
 
 
 def constant_when_traced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make torch's compiler run `function` while tracing and keep the result as a constant."""
+    """Make torch's compiler run `function` while tracing and treat the result as a constant."""
     return torch.compiler.assume_constant_result(function)
 
 
 def runs_while_traced(function: F) -> F:
-    """Make torch's compiler run `function` while tracing and take its result as a constant.
+    """Make torch's compiler run `function` while tracing and treat its result as a constant.
 
-    As `constant_when_traced`, without importing the compiler, which takes a second. Expiry: a mark that does not.
+    Like `constant_when_traced`, but without importing the compiler, which takes a second. Expiry: a public mark that
+    does not import it.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function

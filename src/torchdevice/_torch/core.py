@@ -1,4 +1,4 @@
-"""Private names and version probes of torch's core: devices, tensors, storages, data loading. Each has its reason.
+"""Private names and version checks of torch's core: devices, tensors, storages, data loading. Each has its reason.
 
 "Expiry" says what would make an entry unnecessary. Operators and their kernels are in `dispatcher`, process groups in
 `distributed`, torch's compiler and TorchScript in `compilers`, modules that are not imported yet in `imports`.
@@ -26,15 +26,15 @@ from torch.utils.data import dataloader
 
 Undo = Callable[[], object]
 
-# Bound before anything is patched: `torch.device` itself is replaced while a session is active.
+# Bound before any patching: a session replaces `torch.device` and the others.
 RealDevice = torch.device
 RealGenerator = torch.Generator
 RealTensor = torch.Tensor
 RealStream = torch.Stream
 RealEvent = torch.Event
-tensor_to = torch.Tensor.to  # the C method: half the cost of the operator behind it
+tensor_to = torch.Tensor.to  # the C method costs half as much as calling its operator
 
-# Types of devices that are virtual in this process. Kernels of the real device must not be called for them by name.
+# Device types that are virtual in this process. Kernels of the real device must not be called by name for them.
 virtual_types: set[str] = set()
 
 TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -46,39 +46,39 @@ WORKER_LOOP = "torch.utils.data._utils.worker._worker_loop"
 DATALOADER_ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
 # Where `.cuda()`, `.cpu()` and `.to()` of all storages are defined. Expiry: none in sight.
 STORAGE_BASE = "torch.storage._StorageBase"
-# What `torch.load` makes each tensor with, once its bytes are on their device. Expiry: a public hook for dtypes.
+# `torch.load` calls it to make each tensor after its bytes are on the device. Expiry: a public hook for dtypes.
 REBUILD_TENSOR = "torch._utils._rebuild_tensor"
-# The same for dtypes that are younger than storages with a dtype (float8), and the table in which loading of weights
-# looks it up. Expiry: the same.
+# The same for dtypes that typed storages do not have (float8), and the table in which loading of weights looks it up.
+# Expiry: the same.
 REBUILD_OF_BYTES = "torch._utils._rebuild_tensor_v3"
 ALLOWED_BY_NAME = "torch._weights_only_unpickler._get_allowed_globals"
-# What the pickles of packages name to make a script module with. Expiry: scripts, which torch has deprecated.
+# The pickles of packages name it to make a script module. Expiry: the end of TorchScript, which torch has deprecated.
 UNPACKAGE_SCRIPT = "torch.jit._script.unpackage_script_module"
-# Which device types optimizers take with capturable=True. Expiry: no list there.
+# The device types for which optimizers accept capturable=True. Expiry: the list's removal.
 CAPTURABLE = "torch.optim.optimizer._get_capturable_supported_devices"
-# Whether clipping of gradients takes foreach=True for a device; its operators run on all. Expiry: no list there.
+# Whether gradient clipping accepts foreach=True for a device. Its operators run on all. Expiry: the list's removal.
 FOREACH_SUPPORT = "torch.utils._foreach_utils._device_has_foreach_support"
-# What every way to choose among attention's kernels ends in. Expiry: a public setter for all of them.
+# Every function that chooses attention kernels calls it. Expiry: a public setter for all of them.
 ATTENTION_KERNELS = "torch.nn.attention._sdpa_kernel"
-# The tensor class that torch's compiler traces with has conversion methods of its own. Expiry: none in sight.
+# The tensor class that torch's compiler uses for tracing. It has its own conversion methods. Expiry: none in sight.
 FUNCTIONAL_TENSOR = "torch._subclasses.functional_tensor.FunctionalTensor"
 
-# Calls `pin_memory()` of everything in a batch. Expiry: a public name for it.
+# Calls `pin_memory()` of every object in a batch. Expiry: a public name for it.
 pin_batch = _pinning.pin_memory
 
 
 class MethodsInC:
-    """The methods of a class in C, to be replaced: the class itself refuses, and C makes instances of no other class.
+    """Allows replacing the methods of an immutable class in C. A subclass does not help: C does not instantiate it.
 
-    Assigning to an attribute writes to the class's own dict; the interpreter's caches of it are told.
-    Expiry: a `torch.Generator` that lets its methods be replaced, or takes a state from any device.
+    Assigning to an attribute writes to the dict of the class and invalidates the interpreter's caches.
+    Expiry: a `torch.Generator` whose methods can be replaced, or that accepts a state from any device.
     """
 
     __slots__ = ("__dict__", "_kind")
     _kind: type
 
     def __init__(self, kind: type) -> None:
-        object.__setattr__(self, "__dict__", gc.get_referents(vars(kind))[0])  # what the read-only view looks at
+        object.__setattr__(self, "__dict__", gc.get_referents(vars(kind))[0])  # the dict behind the read-only view
         object.__setattr__(self, "_kind", kind)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -90,12 +90,12 @@ _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 
 
 def assignable(owner: Any) -> Any:
-    """What to assign a replacement of one of the owner's attributes to."""
+    """The object on which to set an attribute of the owner: the owner itself, or `MethodsInC` if it is immutable."""
     return MethodsInC(owner) if isinstance(owner, type) and owner.__flags__ & _IMMUTABLE else owner
 
 
 def torch_release() -> tuple[int, ...]:
-    """The first two numbers of torch's version, for what is known of releases."""
+    """The first two numbers of torch's version."""
     return tuple(map(int, str(torch.__version__).split(".")[:2]))
 
 
@@ -104,7 +104,7 @@ TESTED_RELEASES = ((2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
 
 
 def device_types() -> tuple[str, ...]:
-    """The device types that this torch can parse, read from the message with which it refuses others.
+    """The device types that this torch can parse, read from its error message for others.
 
     Expiry: a public list of device types.
     """
@@ -118,10 +118,10 @@ def device_types() -> tuple[str, ...]:
 
 
 def default_device_functions() -> frozenset[Callable[..., Any]]:
-    """The functions that honour `torch.set_default_device`.
+    """The functions that use the device of `torch.set_default_device`.
 
-    Calling this before patching also fills torch's cache with the original functions: filled later it would hold
-    our wrappers, and `with torch.device(...)` would no longer recognise what torch passes to it.
+    Calling this before patching also fills torch's cache with the original functions. Filled later, it would hold our
+    wrappers, and `with torch.device(...)` would not recognize the functions that torch passes to it.
     Expiry: a public list of factory functions.
     """
     return frozenset(_default_device._device_constructors())
@@ -130,7 +130,7 @@ def default_device_functions() -> frozenset[Callable[..., Any]]:
 def device_schemas() -> dict[str, list[Any]]:
     """All overloads of each public operator of which at least one has a `device` argument, by name without `aten::`.
 
-    Asking for the names that torch shows is several times faster than reading all schemas, and activation waits for it.
+    Reading only the schemas of public names is faster than reading all schemas, and activation waits for it.
     Expiry: public access to operator schemas.
     """
     names = dict.fromkeys((*dir(torch), *dir(RealTensor), *(f"fft_{name}" for name in dir(torch.fft))))
@@ -142,21 +142,21 @@ def device_schemas() -> dict[str, list[Any]]:
     return found
 
 
-# Whether a function mode sees what runs in this thread. Expiry: a public question.
+# Whether a function mode is active in this thread. Expiry: a public function.
 in_function_mode = torch._C._is_torch_function_mode_enabled
-# A context in which none does.
+# A context in which no function mode receives calls.
 unseen_by_modes = torch._C.DisableTorchFunction
 
 
 def innermost_function_mode() -> Any:
-    """The mode that sees the next call first, where one is on. Expiry: a public question."""
+    """The innermost active function mode. Call it only if one is active. Expiry: a public function."""
     return torch._C._get_function_stack_at(torch._C._len_torch_function_stack() - 1)
 
 
 def has_device_context() -> bool:
-    """Whether `with torch.device(...)` or `torch.set_default_device(...)` supplies missing devices right now.
+    """Whether `with torch.device(...)` or `torch.set_default_device(...)` currently supplies missing devices.
 
-    Expiry: `torch.get_default_device()` telling "nothing set" from "cpu".
+    Expiry: a `torch.get_default_device()` that distinguishes "not set" from "cpu".
     """
     depth = torch._C._len_torch_function_stack()
     return depth > 0 and any(
@@ -165,7 +165,7 @@ def has_device_context() -> bool:
 
 
 def forget_default_device() -> None:
-    """After `torch.set_default_device(None)`: torch 2.9 keeps a None, and `torch.get_default_device()` fails on it.
+    """Call after `torch.set_default_device(None)`: torch 2.9 stores None, and `torch.get_default_device()` then fails.
 
     Expiry: torch 2.9.
     """
@@ -175,21 +175,21 @@ def forget_default_device() -> None:
 
 
 def lost_by_fork(kind: str) -> bool:
-    """Whether this process was forked from one that had begun to use devices of this type, which cannot be shared.
+    """Whether this process was forked from one that had used devices of this type, which cannot be shared.
 
-    torch marks such a child at the fork, and raises at its first use of the device. Expiry: a public question.
+    torch marks such a child at the fork and raises an error at its first use of the device. Expiry: a public function.
     """
     asked = getattr(getattr(torch, kind, None), "_is_in_bad_fork", None)
     return asked is not None and bool(asked())
 
 
 def cuda_devices_by_nvml() -> int | None:
-    """The number of NVIDIA GPUs that torch can use, asked without CUDA; None where only CUDA knows, or knows already.
+    """The number of NVIDIA GPUs that torch can use, read without CUDA; None if only CUDA knows, or is initialized.
 
-    `torch.cuda.is_available()` initialises CUDA: a script that sets CUDA_VISIBLE_DEVICES after that comes too late, and
-    its forked children have no GPU. Expiry: a public question that leaves CUDA alone and minds the driver.
+    `torch.cuda.is_available()` initializes CUDA. After that, setting CUDA_VISIBLE_DEVICES has no effect, and forked
+    children have no GPU. Expiry: a public function that does not initialize CUDA and checks the driver.
     """
-    # The flag itself: it is up in the forked child of a process that uses CUDA, too.
+    # Reads the flag itself, because it is also set in the forked child of a process that uses CUDA.
     if torch.version.hip or torch.cuda.is_initialized() or torch.cuda._initialized:
         return None
     found = int(getattr(torch.cuda, "_device_count_nvml", lambda: -1)())
@@ -199,7 +199,7 @@ def cuda_devices_by_nvml() -> int | None:
 
 
 def _has_driver() -> bool:
-    """Whether CUDA has a driver to ask, where NVIDIA's management library is not there. Loading it starts nothing."""
+    """Whether CUDA has a driver, on a machine without NVIDIA's management library. Loading it starts nothing."""
     if sys.platform != "linux":
         return True
     try:
@@ -210,18 +210,18 @@ def _has_driver() -> bool:
 
 
 def _driver_runs_this_torch() -> bool:
-    """An older driver has GPUs that torch cannot use. NVML is there: it has just counted them."""
+    """Whether the driver is new enough for this torch. NVML is available, because it has just counted the GPUs."""
     version = ctypes.c_int()
     ask = getattr(ctypes.CDLL("libnvidia-ml.so.1"), "nvmlSystemGetCudaDriverVersion_v2", None)
-    if ask is None or ask(ctypes.byref(version)):  # too old to be asked, or it does not tell
+    if ask is None or ask(ctypes.byref(version)):  # the library lacks the function, or the call failed
         return False
     return version.value // 1000 >= int(str(torch.version.cuda).partition(".")[0])
 
 
 def forked_as_worker() -> bool:
-    """Whether this process has just been forked to be a worker of a `DataLoader`: the fork is still on the stack.
+    """Whether this process has just been forked as a worker of a `DataLoader`: the fork is still on the stack.
 
-    Expiry: a public hook in a worker before anything else.
+    Expiry: a public hook that runs first in a worker.
     """
     starter = dataloader._MultiProcessingDataLoaderIter.__init__.__code__
     frame: FrameType | None = sys._getframe(1)
@@ -231,9 +231,9 @@ def forked_as_worker() -> bool:
 
 
 def weights_only_cache_clear() -> None:
-    """Forget which `torch.device` class the safe unpickler allows: it caches the one it saw first.
+    """Clear the safe unpickler's cache of allowed classes: it keeps the first `torch.device` class that it has seen.
 
-    Expiry: the cache holding names instead of objects.
+    Expiry: a cache that holds names instead of objects.
     """
     from torch import _weights_only_unpickler
 
@@ -241,22 +241,22 @@ def weights_only_cache_clear() -> None:
 
 
 def place_storage(storage: Any, device: Any) -> Any:
-    """Put a storage on a device, as `torch.load` does for its location tags.
+    """Move a storage to a device, as `torch.load` does for its location tags.
 
     `storage.to(device=...)` would be the obvious call, but it needs `torch.mps.device`, which does not exist.
-    Expiry: storages that move to every device by the same call.
+    Expiry: storages that move to every device with the same call.
     """
     if isinstance(storage, torch.TypedStorage):
         placed = place_storage(storage._untyped_storage, device)
         return torch.TypedStorage(wrap_storage=placed, dtype=storage.dtype, _internal=True)
     if device == "cpu" or (isinstance(device, RealDevice) and device.type == "cpu"):
         return storage if storage.device.type == "cpu" else storage.cpu()
-    tag = str(device) if isinstance(device, (RealDevice, str)) else device  # what is none, torch refuses in its words
+    tag = str(device) if isinstance(device, (RealDevice, str)) else device  # torch raises its own error for others
     return torch.serialization.default_restore_location(storage, tag)
 
 
 def untyped_of(storage: Any) -> Any:
-    """The bytes of a typed storage; the public ways to them warn. Expiry: the removal of typed storages."""
+    """The untyped storage of a typed one; the public ways to it warn. Expiry: the removal of typed storages."""
     return storage._untyped_storage
 
 
@@ -269,16 +269,17 @@ def legacy_tensor_types() -> Iterator[tuple[ModuleType, str]]:
         yield sys.modules[kind.__module__], kind.__name__
 
 
-# torch.utils.checkpoint keeps the random state of a device only if its module says so, and torch.mps does not: dropout
-# in the second forward would draw other numbers. Expiry: a `torch.mps` that has it, or a checkpoint that does not ask.
+# torch.utils.checkpoint saves the random state of a device only if its module has this attribute. torch.mps lacks it,
+# so dropout would draw other numbers in the second forward. Expiry: the attribute in `torch.mps`, or a checkpoint that
+# does not read it.
 INITIALIZED = "_initialized"
 
 
 class DispatchMode(_dispatch.TorchDispatchMode):
-    """A mode that sees every operator. Expiry: a public dispatch mode.
+    """A mode that receives every operator. Expiry: a public dispatch mode.
 
-    torch keeps its compiler out of such modes, and imports it for that: 820 modules at the first operator. Here it is
-    kept out once a program has imported it.
+    torch disables its compiler inside such modes and imports it for that purpose: 820 modules at the first operator.
+    This class disables the compiler only after a program has imported it.
     """
 
     @classmethod
@@ -300,12 +301,12 @@ MpsEvent = torch.mps.event.Event
 
 
 def stream_type_number(device_type: str) -> int:
-    """The number under which `torch.Stream` knows a device type. Expiry: `torch.Stream(device=...)` with an id."""
+    """The number of a device type in `torch.Stream`. Expiry: `torch.Stream(device=...)` with an id."""
     return int(torch._C._autograd.DeviceType.__members__[device_type.upper()].value)
 
 
 def mps_generator() -> torch.Generator:
-    """The generator that MPS operators draw from. Expiry: `torch.mps.default_generators`."""
+    """The default generator of MPS operators. Expiry: `torch.mps.default_generators`."""
     return torch.mps._get_default_mps_generator()
 
 
@@ -322,7 +323,7 @@ def mps_core_count() -> int:
 
 
 def wraps_tensors(kind: type) -> bool:
-    """Whether a tensor class holds other tensors instead of memory. Expiry: none, it is how such classes are made."""
+    """Whether a tensor class wraps other tensors instead of memory. Expiry: none, such classes are made this way."""
     dispatch = getattr(kind, "__torch_dispatch__", None)
     return dispatch is not None and dispatch is not torch._C._disabled_torch_dispatch_impl
 
@@ -331,7 +332,7 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     """A tensor's storage, or None if it has none (sparse tensors)."""
     try:
         return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # sparse, nested, functorch wrappers: torch says which
+    except (NotImplementedError, RuntimeError):  # sparse, nested, functorch wrappers
         return None
 
 
@@ -339,10 +340,11 @@ SHOWS_SAVED_TENSORS = hasattr(torch._C._autograd.SavedTensor, "data")
 
 
 def held_by_autograd(tensors: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Tensors that C++ holds for these: gradients, and what the graph behind them saved for the backward pass.
+    """Tensors that C++ holds for these: gradients, and tensors that their graphs saved for the backward pass.
 
-    What hooks have packed (checkpoints, offloading) stays packed. torch 2.9 does not show what it saved without
-    unpacking it, which may compute it anew: there only gradients are told. Expiry: memory statistics of the CPU.
+    Tensors that hooks have packed (checkpoints, offloading) are not unpacked. torch 2.9 can only show saved tensors by
+    unpacking them, which may recompute them, so there only gradients are included. Expiry: memory statistics of the
+    CPU.
     """
     yield from (tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None)
     if not SHOWS_SAVED_TENSORS:
@@ -370,12 +372,12 @@ def _saved_names(kind: type) -> tuple[str, ...]:
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """The same number for all tensors that share memory. Expiry: public identity of storages."""
+    """A number that is the same for all tensors that share memory. Expiry: a public identity of storages."""
     return int(tensor.untyped_storage()._cdata)
 
 
 def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """All memory behind a tensor as one flat tensor of bytes."""
+    """The whole storage of a tensor as a flat tensor of bytes."""
     storage = tensor.untyped_storage()
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
@@ -388,12 +390,12 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def callgrind_toggle() -> None:
-    """Collect from here, or no longer. For `bench.calls` only; `torch.utils.benchmark` has no public form of it."""
+    """Start or stop collecting. For `bench.calls` only; `torch.utils.benchmark` has no public function for it."""
     torch._C._valgrind_toggle()
 
 
 def callgrind_dump() -> None:
-    """Stop collecting and write what was collected to a file of its own."""
+    """Stop collecting and write the results to a separate file."""
     torch._C._valgrind_toggle_and_dump_stats()
 
 
@@ -414,10 +416,10 @@ def overridable_functions() -> dict[str, list[str]]:
 
 
 def contents_of(tensor: Any) -> tuple[Any, ...] | None:
-    """What tells whether a tensor was written to: its version, which `.data` does not share, and its first values.
+    """Values that change if a tensor is written to: its version, which `.data` does not share, and its first values.
 
-    None for tensors without values of their own, and while something is traced or transformed. Modes of the program see
-    nothing of it.
+    None for tensors without their own values, and during tracing or a transformation. Modes of the program do not
+    receive these calls.
     """
     if type(tensor) not in (RealTensor, torch.nn.Parameter) or torch.compiler.is_compiling():
         return None
@@ -438,7 +440,7 @@ _FIRST_VALUES = 8
 
 
 def is_its_only_owner(tensor: Any) -> bool:
-    """Whether no other tensor has the memory of this one. Expiry: a public count of a storage's users."""
+    """Whether no other tensor shares the memory of this one. Expiry: a public count of a storage's users."""
     with torch._C.DisableTorchFunction():
         return _users(tensor) <= _users(torch.empty(1, device="cpu"))
 
@@ -455,9 +457,9 @@ def is_contiguous_in_its_format(tensor: Any) -> bool:
 
 
 def settle_triton() -> None:
-    """Let torch find out now whether Triton is installed: it keeps the answer, whatever is imported later.
+    """Make torch check now whether Triton is installed. It caches the result, so later imports do not change it.
 
-    Expiry: never, as long as torch looks for Triton by importing it.
+    Expiry: none as long as torch detects Triton by importing it.
     """
     from torch.utils import _triton
 
@@ -472,11 +474,11 @@ def packed_attention(
     scale: float | None,
     causal: bool,
 ) -> torch.Tensor | None:
-    """Attention of packed sequences by CUDA's flash kernel; None where torch would not choose that kernel.
+    """Attention of packed sequences with CUDA's flash kernel; None if torch would not choose that kernel.
 
-    `tensors`: queries, keys and values, (all lengths, heads, width). `starts` and `longest`: of queries and of keys.
-    torch.nn.attention.varlen (2.10) is the public form. Expiry: when it takes fewer heads of keys than of queries in
-    every version that we support.
+    `tensors`: queries, keys and values, with shape (total length, heads, width). `starts` and `longest`: for queries
+    and for keys. torch.nn.attention.varlen (2.10) is the public form. Expiry: when it accepts fewer heads for keys than
+    for queries in every supported version.
     """
     query, key, value = tensors
     if query.device.type != "cuda" or "cuda" in virtual_types:

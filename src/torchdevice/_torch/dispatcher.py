@@ -1,6 +1,6 @@
-"""Private names of torch behind operators: their schemas, the dispatcher's table, and kernels that can be taken back.
+"""Private names of torch for operators: schemas, the dispatcher's table, and kernels that can be removed.
 
-"Expiry" says what would make an entry unnecessary; the rest is in `core`.
+"Expiry" says what would make an entry unnecessary. Other private names are in `core`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def backend_key(device_type: str) -> str:
 def kernels_under(key: str) -> list[str]:
     """Operators (`aten::add.Tensor`) with a kernel registered under exactly this dispatch key.
 
-    Expiry: a public reading of the dispatcher's table.
+    Expiry: public access to the dispatcher's table.
     """
     try:
         return list(torch._C._dispatch_get_registrations_for_dispatch_key(key))
-    except RuntimeError:  # a key that this torch has no name for: nobody can have registered under it
+    except RuntimeError:  # this torch does not have the key, so there are no registrations
         return []
 
 
@@ -49,19 +49,19 @@ def has_kernel(operator: str, key: str) -> bool:
 
 
 def runs_on(operator: str, key: str) -> bool:
-    """Whether an operator has a kernel for a backend: one of its own or a composite. Expiry: as above."""
+    """Whether an operator has a kernel for a backend: a separate one or a composite. Expiry: as above."""
     return any(has_kernel(operator, each) for each in (key, *COMPOSITES))
 
 
 def operator_names() -> list[str]:
-    """Every operator that the dispatcher knows, with its namespace and overload. Expiry: as above."""
+    """Every operator of the dispatcher, with namespace and overload. Expiry: as above."""
     return list(torch._C._dispatch_get_all_op_names())
 
 
 def find_operator(name: str) -> Any:
-    """The operator `aten::add.Tensor` as an object that can be called and has a schema; None where it has no handle.
+    """The operator `aten::add.Tensor` as a callable object with a schema; None if it has no Python handle.
 
-    Expiry: a public look-up of operators by name.
+    Expiry: a public lookup of operators by name.
     """
     space, _, rest = name.partition("::")
     packet, _, overload = rest.partition(".")
@@ -77,13 +77,13 @@ def schema_of(operator: Any) -> Any:
 
 
 def name_of(operator: Any) -> str:
-    """`aten::add.Tensor` of an operator object, as `find_operator` takes it. Expiry: a public attribute."""
+    """The name of an operator object, such as `aten::add.Tensor`, for `find_operator`. Expiry: a public attribute."""
     overload = operator._schema.overload_name
     return str(operator._schema.name) + (f".{overload}" if overload else "")
 
 
 def full_name(namespace: str, operator: Any) -> str | None:
-    """`own::f.overload` of what `torch.library.Library.impl` takes for an operator; None: it takes no such thing."""
+    """The full name `own::f.overload` of an operator in `torch.library.Library.impl`; None for an invalid argument."""
     if isinstance(operator, torch._ops.OpOverload):
         return name_of(operator)
     if not isinstance(operator, str):
@@ -92,9 +92,9 @@ def full_name(namespace: str, operator: Any) -> str | None:
 
 
 def below_autograd() -> bool:
-    """Whether autograd has had its turn with the operator that runs: what is called now is not recorded.
+    """Whether the current operator runs below autograd, so that calls are not recorded.
 
-    Expiry: a public reading of the dispatcher's state.
+    Expiry: public access to the dispatcher's state.
     """
     return bool(torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradCPU))
 
@@ -108,16 +108,16 @@ def is_key(name: str) -> bool:
     return True
 
 
-# How `torch.library.Library` takes back what it registered. Expiry: a public way.
+# The method with which `torch.library.Library` removes its registrations. Expiry: a public method.
 LIBRARY_END = "_destroy"
 
-# The type of `torch.ops.aten`: an operator that is looked up for the first time passes its `__getattr__`.
-# Expiry: a public notice of libraries that register operators.
+# The type of `torch.ops.aten`. The first lookup of an operator calls its `__getattr__`.
+# Expiry: a public notification of libraries that register operators.
 OpNamespace = torch._ops._OpNamespace
 
 
 def out_form(name: str) -> str | None:
-    """The overload with out= of a functional or in-place operator: the same arguments, and results to write to.
+    """The overload with `out=` of a functional or in-place operator: the same arguments, plus output tensors.
 
     Expiry: public access to operator schemas.
     """
@@ -136,14 +136,14 @@ def out_form(name: str) -> str | None:
     return None
 
 
-# For tensor classes whose results are plain tensors. Expiry: a public name for it.
+# The `__torch_function__` of tensor classes whose results are plain tensors. Expiry: a public name for it.
 no_torch_function = torch._C._disabled_torch_function_impl
 
 
 def tensor_without_memory(kind: type, like: torch.Tensor, device: Any) -> Any:
-    """A tensor of the class `kind`, with size, dtype and layout of `like`, that says it is on `device`.
+    """A tensor of the class `kind` with the size, dtype and layout of `like` that reports `device` as its device.
 
-    The class answers for it in `__torch_dispatch__`. Expiry: a public constructor of such classes.
+    The class implements its operators in `__torch_dispatch__`. Expiry: a public constructor of such classes.
     """
     return torch.Tensor._make_wrapper_subclass(
         kind, like.size(), dtype=like.dtype, layout=like.layout, device=device, dispatch_layout=True
@@ -151,7 +151,7 @@ def tensor_without_memory(kind: type, like: torch.Tensor, device: Any) -> Any:
 
 
 def constructs_compressed(device_type: str) -> bool:
-    """Whether torch itself constructs a CSR tensor on a device type: its list is in compiled code.
+    """Whether torch can construct a CSR tensor on a device type. Its list of types is in compiled code.
 
     Expiry: such tensors on every backend (MPS has none in torch 2.13).
     """
@@ -167,7 +167,7 @@ def constructs_compressed(device_type: str) -> bool:
 
 @contextlib.contextmanager
 def _overriding(name: str, key: str) -> Iterator[None]:
-    """Where a kernel stands already, torch warns once per process that it is overridden, which is meant here."""
+    """Silences torch's warning that a kernel is overridden, which is intended here. torch warns once per process."""
     if not torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
         yield
         return
@@ -179,11 +179,11 @@ def _overriding(name: str, key: str) -> Iterator[None]:
 
 
 class Registrations:
-    """Kernels of ours in the dispatcher, taken back by `undo`.
+    """Our kernels in the dispatcher. `undo` removes them.
 
-    `torch.library.Library` is public, its end is not: `torch.library.impl` stays for the life of the process. Each
-    library costs some memory for ever (torch keeps where it was opened): one a namespace, however many keys.
-    Expiry: a public way to take a registration back.
+    `torch.library.Library` is public, but removing its registrations is not: those of `torch.library.impl` last until
+    the process ends. Each library takes memory that is never freed, because torch records where it was created. So
+    there is one library per namespace, for all keys. Expiry: a public way to remove a registration.
     """
 
     def __init__(self) -> None:
@@ -198,16 +198,16 @@ class Registrations:
             self._libraries[space].impl(name, kernel, key, with_keyset=with_keyset)
 
     def undo(self) -> None:
-        """What was there before is there again."""
+        """Remove our kernels. The previous ones are active again."""
         while self._libraries:
             self._libraries.popitem()[1]._destroy()
 
 
 def decomposition_of(name: str) -> Callable[..., Any]:
-    """An operator from simpler ones, as torch's compiler takes it apart. Expiry: a public table of decompositions."""
+    """An operator composed of simpler ones, as in torch's compiler. Expiry: a public table of decompositions."""
 
     def decomposed(*args: Any) -> Any:
-        from torch._decomp import decomposition_table  # slow to load, and few programs need it
+        from torch._decomp import decomposition_table  # slow to import, and few programs need it
 
         return decomposition_table[find_operator(name)](*args)
 
@@ -215,25 +215,25 @@ def decomposition_of(name: str) -> Callable[..., Any]:
 
 
 def native_kernel(name: str, key: str) -> Any:
-    """The kernel that stands under a key right now, to be called after it was replaced there.
+    """The kernel that is currently registered under a key, so that a replacement can call it.
 
-    `torch.library.get_kernel` is public from torch 2.10; before, nothing can be guarded. Expiry: torch 2.9.
+    `torch.library.get_kernel` is public since torch 2.10. Before, guards are not possible. Expiry: torch 2.9.
     """
     get = getattr(torch.library, "get_kernel", None)
     return None if get is None else get(name, key)
 
 
 def cpu_copy_of_generator(generator: Any) -> Any:
-    """A CPU generator that goes on where a device's generator is; drawing from it moves the device's generator on.
+    """A CPU generator that is seeded from a device's generator. This advances the device's generator.
 
-    Expiry: device generators that can hand out a seed on every backend.
+    Expiry: device generators that can supply a seed on every backend.
     """
     drawn = torch.ops.aten.randint.low_generator(0, _SEEDS, [1], generator=generator, device=generator.device)
     return RealGenerator("cpu").manual_seed(int(drawn.item()))
 
 
 def cpu_generator_after(device: Any) -> Any:
-    """The same for the generator that a device uses where none is given."""
+    """The same for the default generator of a device."""
     return RealGenerator("cpu").manual_seed(int(torch.ops.aten.randint.low(0, _SEEDS, [1], device=device).item()))
 
 
@@ -242,7 +242,7 @@ _SEEDS = 2**31 - 1
 
 @contextlib.contextmanager
 def cpu_samples_by(generator: Any) -> Iterator[None]:
-    """Inside, operators that take no generator sample on the CPU with the numbers of this one."""
+    """In this context, operators without a generator argument sample on the CPU from this generator."""
     default = torch.default_generator
     before = default.get_state()
     default.set_state(generator.get_state())
@@ -258,12 +258,12 @@ def draws_random_numbers(operator: Any) -> bool:
 
 
 def below_cpu_autocast() -> Any:
-    """Inside, operators go past the CPU's autocast. Expiry: a public way on from within an autocast kernel."""
+    """A context in which operators skip the CPU's autocast. Expiry: a public way to redispatch from its kernels."""
     return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU))
 
 
 class Effects:
-    """What an operator does to memory, read from its schema: makes new tensors, writes to arguments, or only views.
+    """The effect of an operator on memory, read from its schema: new tensors, writes to arguments, or only views.
 
     Expiry: public access to operator schemas.
     """

@@ -1,6 +1,6 @@
-"""Private names of torch.distributed that TorchDevice touches, each with its reason and expiry; the rest is in `core`.
+"""Private names of torch.distributed that TorchDevice uses, each with its reason and expiry. Others are in `core`.
 
-Importing this loads torch.distributed, which `import torch` has loaded already.
+Importing this module imports torch.distributed, which `import torch` has already done.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ import torch.distributed as dist
 
 from torchdevice._torch.core import Undo
 
-# What waits for a collective, and who makes groups, meshes and launches workers. Expiry: none of them has another name.
+# The method that waits for a collective, and the file that launches workers. Expiry: other names for them.
 WORK_WAIT = "torch.distributed.Work.wait"
 LAUNCHER = "torch/distributed/run"
-# Counts processors for torchrun's `--nproc-per-node=auto`; older torch asks `os` itself, and we leave that alone.
-# Expiry: torchrun asking for devices in one place.
+# Counts processors for torchrun's `--nproc-per-node=auto`. Older versions call `os` directly, which is not patched.
+# Expiry: a single function in torchrun that counts devices.
 CPU_COUNT = "torch._utils.cpu_count" if hasattr(torch._utils, "cpu_count") else None
-# Coalesces what is called inside; many libraries call it. Expiry: a public name.
+# A context that coalesces collectives. Many libraries use it. Expiry: a public name.
 COALESCING = "torch.distributed.distributed_c10d._coalescing_manager"
-# Refuses SyncBatchNorm layers in modules on the CPU, and does nothing else. Expiry: kernels of theirs for the CPU.
+# Only rejects SyncBatchNorm layers in modules on the CPU. Expiry: kernels of SyncBatchNorm for the CPU.
 DDP_REFUSES_BATCH_NORM = "torch.nn.parallel.DistributedDataParallel._passing_sync_batchnorm_handle"
 
-# Whether torch's scaler for shards knows a device type: a list without `mps`. Expiry: its asking the accelerator.
+# Whether torch's gradient scaler for FSDP supports a device type. Its list lacks `mps`. Expiry: a check of the
+# accelerator instead of a list.
 SCALER_KNOWS = "torch.distributed.fsdp.sharded_grad_scaler._is_supported_device"
 
 
 def unboxed_group(boxed_group: Any) -> Any:
-    """The process group in an operator's argument. Expiry: c10d's operators taking groups by name."""
+    """The process group in an operator's argument. Expiry: c10d operators that take groups by name."""
     return dist.ProcessGroup.unbox(boxed_group)
 
 
@@ -50,7 +51,7 @@ _reducing = threading.local()
 
 @contextlib.contextmanager
 def reducing(operation: Any) -> Iterator[None]:
-    """Remember a reduction that Python code asks of a group: the operator's argument does not tell it everywhere."""
+    """Store the reduction that Python code requests: not every torch version shows it in the operator's argument."""
     _reducing.number = int(operation.op.value)
     try:
         yield
@@ -59,7 +60,7 @@ def reducing(operation: Any) -> Iterator[None]:
 
 
 def number_of_reduction(boxed_reduction: Any) -> int | None:
-    """Which reduction an operator's argument is; None where this torch does not tell, and C++ asks for it.
+    """The reduction in an operator's argument; None if this torch does not show it and the call comes from C++.
 
     Expiry: torch 2.9, whose reductions have no method `op`.
     """
@@ -72,10 +73,10 @@ _SPARE = torch._C.DispatchKey.PrivateUse1
 
 
 def reduce_as_torch_does(operator: Any, backend: Any, group: Any, arguments: Sequence[Any]) -> Any:
-    """torch's own kernel of a reduction, on the tensors of the CPU. Our kernel has taken its place under `CPU`.
+    """Calls torch's own kernel of a reduction on CPU tensors. Our kernel has replaced it under the key `CPU`.
 
-    All device types have the same kernel; it takes the group's backend for its own type. So a group that has the
-    backend for a type that nobody uses is given to the kernel of that type. Expiry: as `number_of_reduction`.
+    The kernels of all device types are the same. Each uses the group's backend for its own type. So the call goes to
+    the kernel of an unused type, with a group that has the backend for that type. Expiry: as `number_of_reduction`.
     """
     stand_in = dist.ProcessGroup(group.rank(), group.size())
     stand_in._register_backend(torch.device("privateuseone"), dist.ProcessGroup.BackendType.CUSTOM, backend)
@@ -92,26 +93,26 @@ def reduction_by_number(number: int) -> Any:
 
 
 def backend_of(group: Any, device: torch.device) -> Any:
-    """The engine of a group for a device. Expiry: a public way from a group to its backends."""
+    """The backend of a group for a device. Expiry: public access to the backends of a group."""
     return group._get_backend(device)
 
 
 def reductions() -> list[str]:
-    """The methods of process groups that take a reduction among their options. Expiry: public signatures of them."""
+    """The methods of process groups that take a reduction among their options. Expiry: public signatures."""
     names = ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter", "_reduce_scatter_base")
     newer = ("reduce_scatter_tensor_coalesced", "reduce_scatter_single", "reduce_scatter_single_coalesced")
     return [name for name in (*names, *newer) if hasattr(dist.ProcessGroup, name)]
 
 
 def group_name(group: Any) -> str:
-    """The name under which torch knows a group in this process."""
+    """The name of a group in this process."""
     return str(group.group_name)
 
 
 def leave_untraced(package: str) -> Undo:
-    """Make torch's compiler run the functions of a package as they are, also under code that it has compiled.
+    """Make torch's compiler run the functions of a package without tracing them, also when compiled code calls them.
 
-    Expiry: kernels of operators that the compiler never looks into.
+    Expiry: kernels of operators that the compiler never traces.
     """
     from torch._dynamo import trace_rules
 
@@ -126,10 +127,10 @@ def leave_untraced(package: str) -> Undo:
 
 
 def under_another_backend_name(function: Any, kind: Callable[[], str]) -> Any:
-    """A copy of a function of torch for which the third-party device type is the one that `kind` tells.
+    """A copy of a torch function that sees the type returned by `kind` as the third-party device type.
 
-    `SyncBatchNorm.forward` refuses tensors on devices that it does not know, with one exception: the third-party type.
-    Expiry: SyncBatchNorm asking for an operator instead of a device type.
+    `SyncBatchNorm.forward` rejects tensors on device types that it does not list, except the third-party type.
+    Expiry: a SyncBatchNorm that checks for an operator instead of a device type.
     """
     import types
 
@@ -141,7 +142,7 @@ def under_another_backend_name(function: Any, kind: Callable[[], str]) -> Any:
 
 
 class _Before:
-    """An object that has what `extra` says, then what `behind` has."""
+    """An object with the attributes in `extra`, and then those of `behind`."""
 
     def __init__(self, behind: Any, extra: dict[str, Any]) -> None:
         self.__dict__.update(extra)

@@ -1,4 +1,4 @@
-"""Acting on a module of torch (or of a library) when a program imports it, and not before. Touches no private name."""
+"""Runs actions when a program imports a module of torch or of a library. Uses no private names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from importlib.util import find_spec  # the original, whatever `packages.finder` puts in its place later
+from importlib.util import find_spec  # the original; `packages.finder` may replace it later
 from types import ModuleType
 
 Undo = Callable[[], object]
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Runs an action once, right after a module has been imported for the first time."""
+    """Runs an action once, right after the first import of a module."""
 
     def __init__(self, module: str, action: Callable[[], object]) -> None:
         self._module = module
@@ -49,10 +49,10 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 
 def when_imported(name: str, last: str, action: Callable[[], Undo | None]) -> Undo:
-    """Run `action` now if a module is loaded (as told by `last`, a name that it defines late), else when it first is.
+    """Run `action` now if a module is loaded, else after its import. `last`: a name that the module defines late.
 
-    Without `last`, a module that is still being loaded counts as loaded. The undo ends the wait, and calls the undo
-    that `action` has returned.
+    A module counts as loaded if it has the name `last`. Without `last`, a module that is still being loaded counts as
+    loaded. The returned function cancels the wait, or calls the undo that `action` returned.
     """
     steps = ExitStack()
 
