@@ -1,4 +1,4 @@
-"""Memory of the target, the process and the machine: a summary, a signal of pressure, and a limit.
+"""Memory of the target, the process and the machine: a summary, a memory pressure level, and a limit.
 
     import torchdevice.memory as memory
 
@@ -39,11 +39,11 @@ __all__ = ["Pressure", "Reading", "Summary", "Watch", "limit", "on_pressure", "p
 
 # A device, a container or a machine with less than this share free is under pressure.
 WARNING_BELOW, CRITICAL_BELOW = 0.10, 0.05
-# Linux says in percent how much of the last ten seconds processes waited for memory: some of them, or all of them.
+# Linux reports the share of the last ten seconds, in percent, in which some or all processes waited for memory.
 STALLED_PERCENT = 10.0
 _STALLS = Path("/proc/pressure/memory")
 _CONTAINER = Path("/sys/fs/cgroup")
-# What the kernel of macOS says: the numbers are Apple's.
+# The memory pressure level of the macOS kernel. `_MAC_LEVELS` maps Apple's numbers.
 _MAC_LEVEL = b"kern.memorystatus_vm_pressure_level"
 
 
@@ -63,11 +63,11 @@ _MAC_LEVELS = {1: Pressure.NORMAL, 2: Pressure.WARNING, 4: Pressure.CRITICAL}
 
 @dataclass(frozen=True)
 class Reading:
-    """What one source says: the target, the container, or the operating system.
+    """The memory pressure that one source reports: the target, the container, or the operating system.
 
-    - `source`: where the figure comes from.
-    - `level`: the pressure by this source alone.
-    - `detail`: the figure.
+    - `source`: the name of the source.
+    - `level`: the pressure level of this source alone.
+    - `detail`: the measured value, as text.
     """
 
     source: str
@@ -77,15 +77,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class Summary:
-    """Memory in bytes, at one moment. `str` gives it as text.
+    """The state of memory at one point in time, in bytes. `str` formats it as text.
 
     - `target`: the device type that computes.
-    - `allocated`: what tensors on it hold.
-    - `reserved`: what its allocator, or the process on a CPU, has taken from the system.
-    - `free`: what is left of `total` on the target.
+    - `allocated`: bytes of tensors on the target.
+    - `reserved`: bytes that its allocator, or on a CPU the process, has reserved from the system.
+    - `free`: the free part of `total` on the target.
     - `total`: the target's memory.
-    - `resident`: what the process holds in the machine's memory.
-    - `available`: what the machine can still give.
+    - `resident`: the resident memory of the process.
+    - `available`: the memory that is available on the machine.
     - `machine`: the machine's memory.
     - `readings`: the sources of `pressure`.
     """
@@ -119,7 +119,7 @@ class Summary:
 
 
 def summary() -> Summary:
-    """Memory of the target, the process and the machine, and what says that it is short."""
+    """Returns the memory of the target, the process and the machine, and the sources of memory pressure."""
     device = _target()
     free, total = _free_and_total(device)
     machine = system().virtual_memory()
@@ -138,10 +138,10 @@ def summary() -> Summary:
 
 
 def pressure() -> Pressure:
-    """How short memory is: the highest level that the target, the container or the operating system reports.
+    """Returns the memory pressure: the highest level of the target, the container and the operating system.
 
-    The target and the container are short below 10 % free (warning) and 5 % (critical). Linux reports how long
-    processes wait for memory (`/proc/pressure/memory`); macOS reports a level of its own.
+    For the target and the container, the level is `WARNING` below 10 % free memory and `CRITICAL` below 5 %. On Linux,
+    the time that processes wait for memory counts as well (`/proc/pressure/memory`). macOS reports its own level.
     """
     return _highest(readings())
 
@@ -151,7 +151,7 @@ def _highest(found: Any) -> Pressure:
 
 
 def readings() -> Iterator[Reading]:
-    """Each source that this machine has."""
+    """The readings of all sources on this machine."""
     device = _target()
     yield _share_free(device.type, *_free_and_total(device))
     yield from _container()
@@ -168,7 +168,7 @@ def _share_free(source: str, free: int, total: int) -> Reading:
 
 
 def _container() -> Iterator[Reading]:
-    """The limit of this process's container. What the kernel can drop at once (file caches) counts as free."""
+    """The memory limit of this process's container. File caches, which the kernel can drop, count as free."""
     most, used = (_number(_CONTAINER / name) for name in ("memory.max", "memory.current"))
     if most is None or used is None:  # no container, or one without a limit ("max")
         return
@@ -184,7 +184,7 @@ def _number(path: Path) -> int | None:
 def _linux() -> Iterator[Reading]:
     try:
         text = _STALLS.read_text()
-    except OSError:  # not Linux, or a kernel that was built or started without this figure
+    except OSError:  # not Linux, or a kernel that was built or started without pressure information
         return
     shares = {kind: float(share) for kind, share in re.findall(r"^(some|full) avg10=([0-9.]+)", text, re.M)}
     some, all_ = shares.get("some", 0.0), shares.get("full", 0.0)
@@ -237,7 +237,7 @@ class Watch:
                 before = now
                 try:
                     self._callback(now)
-                except Exception as error:  # the program must not lose its watch without a word
+                except Exception as error:  # the watch must not end silently
                     warnings.warn(
                         f"torchdevice: the callback {self._callback!r} raised {error!r}; the watch ended",
                         TorchDeviceWarning,
@@ -256,18 +256,18 @@ class Watch:
 def on_pressure(callback: Callable[[Pressure], object], seconds: float = 1.0) -> Watch:
     """Call `callback(level)` in a thread whenever the level of `pressure()` changes.
 
-    - `callback`: gets the new level. It is called at once if memory is short already.
-    - `seconds`: how often to look.
+    - `callback`: receives the new level. It is called immediately if the level is above `NORMAL`.
+    - `seconds`: the interval between checks.
     """
     return Watch(callback, seconds)
 
 
 def limit(size: str | int) -> AbstractContextManager[None]:
-    """Inside the `with` block the target gives at most this much memory to this process; beyond, it is out of memory.
+    """Limits the memory of this process on the target inside a `with` block. Above it, out-of-memory errors are raised.
 
-    On an accelerator this is the limit of its allocator. On a CPU under Linux it is the operating system's limit for
-    the process: it counts what tensors hold and whatever else the process allocates inside the block. The previous
-    limit holds again afterwards.
+    On an accelerator, this sets the limit of its allocator. On a CPU under Linux, it sets the operating system's limit
+    for the process, which counts tensors and everything else that the process allocates inside the block. The previous
+    limit is restored afterwards.
 
     - `size`: bytes, or text such as "8GiB".
     """
@@ -276,7 +276,7 @@ def limit(size: str | int) -> AbstractContextManager[None]:
     return _limited_process(device, wanted) if isinstance(device, Cpu) else _limited_device(device, wanted)
 
 
-# The shares of MPS's memory that blocks of `limit` allow, the innermost last: torch.mps does not say what is in force.
+# The fractions of MPS memory set by nested `limit` blocks, innermost last. torch.mps cannot report the current one.
 _mps_shares: list[float] = []
 
 
@@ -294,7 +294,7 @@ def _limited_device(device: Real, wanted: int) -> Iterator[None]:
 
 
 def _share(device: Real, index: int) -> float:
-    """The limit in force. torch.mps begins with its variable, or with 1.7."""
+    """The current limit as a fraction. torch.mps starts with the value of its environment variable, or 1.7."""
     if device.type == "mps":
         return _mps_shares[-1] if _mps_shares else float(environment().get("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "1.7"))
     ask = getattr(device.module, "get_per_process_memory_fraction", None)
@@ -308,7 +308,7 @@ def _limited_process(device: Cpu, wanted: int) -> Iterator[None]:
         raise ConfigError(
             explain_error(
                 "memory.limit(…) on a CPU",
-                f"{sys.platform} has no limit for the memory of a process that can be lifted again",
+                f"{sys.platform} has no memory limit per process that can be removed again",
                 "use it on an accelerator, or on Linux",
             )
         )
@@ -330,7 +330,7 @@ def _target() -> Real:
 
 
 def _free_and_total(device: Real) -> tuple[int, int]:
-    """By the device's own figures; a limit of this process makes it smaller."""
+    """Free and total memory of the device, reduced to the limit of this process."""
     index = device.current()
     free, total = device.free_and_total(index)
     if isinstance(device, Cpu):
