@@ -13,7 +13,7 @@
 
     TorchDeviceWarning (UserWarning)          a request changed its meaning, or a setting was ignored
 
-Each message says what was asked, what was decided and by which setting, and ends with a `Hint:`.
+Each message says what was requested, what was decided and by which setting, and ends with a `Hint:`.
 """
 
 from __future__ import annotations
@@ -64,5 +64,5 @@ class TorchDeviceWarning(UserWarning):
 
 
 def explain_error(asked: str, decided: str, hint: str) -> str:
-    """Format a message: what was asked; what was decided, and by which setting; what to do."""
+    """Format a message: what was requested; what was decided, and by which setting; what to do."""
     return f"{asked}; {decided}.\nHint: {hint}"

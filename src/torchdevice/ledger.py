@@ -181,7 +181,7 @@ class Tally(Generic[R]):
 class Ledger(Generic[R]):
     """All records of one kind with their figures, and the listeners, which are called once per place.
 
-    `places` is a cache of decisions per place, read without a lock by one look-up. Each entry belongs to a tally and is
+    `places` is a cache of decisions per place, read without a lock by one lookup. Each entry belongs to a tally and is
     removed with it, so an address in a key always belongs to a living code object.
     """
 

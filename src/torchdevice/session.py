@@ -193,7 +193,7 @@ class Session:
             yield _covered(config, host)
 
     def _masquerades(self) -> Masquerades:
-        """Answers for the namespaces of missing devices; built by the first activation."""
+        """The replacements for the namespaces of missing devices. The first activation builds them."""
         if self._masked is None:
             self._masked = Masquerades(self._translator)
         return self._masked
@@ -466,7 +466,7 @@ def _worker_entry(config: Config, *args: Any, **kwargs: Any) -> Any:
 
 
 def _count_cpu_memory(build_it: bool) -> Counter | None:
-    from torchdevice.virtual import cpu_memory  # with what builds libraries, which few programs need
+    from torchdevice.virtual import cpu_memory  # imported here, because it imports the build code
 
     return cpu_memory.start(build_it)
 

@@ -114,7 +114,7 @@ def _signature(value: Any) -> inspect.Signature | None:
         return None
 
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a default value: another in every process
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # the address of a default value, which differs between processes
 _PYBIND = re.compile(r"^(?:\d+\. )?\w+\((?P<inside>.*)\) -> ", re.M)
 
 

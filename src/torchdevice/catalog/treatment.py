@@ -30,9 +30,11 @@ class Patched:
 class Tables:
     """The tables of the mechanisms.
 
-    `patched`: by the identity of torch's own object. `answers`: by path, the kind (as in treatments) and a description
-    of the answer. `kernels`: aten operator with overload → the devices with a kernel. `rules`: aten operators with an
-    MLX rule. `making`, `moving`: names of adapters for functions that create tensors and that move them.
+    - `patched`: by the identity of torch's own object.
+    - `answers`: by path, the kind (as in treatments) and a description of the result.
+    - `kernels`: aten operator with overload → the devices with a kernel.
+    - `rules`: aten operators with an MLX rule.
+    - `making`, `moving`: names of adapters for functions that create tensors and that move them.
     """
 
     patched: dict[int, Patched] = field(default_factory=dict)
@@ -67,7 +69,10 @@ class Treatment:
 
 
 def treat(found: Found, tables: Tables, measured: Measured | None = None) -> Treatment:
-    """The treatment of a public name. What runs elsewhere was measured on MPS; else it is what torch's table lacks."""
+    """The treatment of a public name.
+
+    A fallback is known from a measurement on MPS. Without one, it is assumed if torch's table lists no MPS kernel.
+    """
     patched = tables.patched.get(id(found.value))
     same = patched.same_signature if patched else None
     for name in (found.name, *found.aliases, *([found.owner] if found.kind in (METHOD, PROPERTY) else [])):

@@ -62,7 +62,7 @@ class Following(dist.Work):
         return int(self._before[0]._source_rank())
 
     def source_rank(self) -> int:
-        """Who sent what was received."""
+        """The rank of the sender."""
         return self._source_rank()
 
     def get_future(self) -> Any:
@@ -80,7 +80,7 @@ class Following(dist.Work):
         return self._results
 
     def result(self) -> list[torch.Tensor]:
-        """The tensors that were written; waits, as nothing is in them before."""
+        """The tensors that were written. Waits first, because they have no contents before."""
         self.wait()
         return self._results
 

@@ -23,7 +23,7 @@ from torchdevice.translate.engine import dress
 from torchdevice.translate.translator import Translator
 
 _getframe = sys._getframe
-# Types that gloo serves through the CPU, beside those that torch lists for it.
+# Types that TorchDevice serves with gloo through copies on the CPU, in addition to those that torch lists for gloo.
 STAGED = ("mps",)
 
 

@@ -136,7 +136,7 @@ def data_parallel_init(original: Function, path: str, translator: Translator) ->
 
 
 def data_parallel_setstate(original: Function, path: str, translator: Translator) -> Function:
-    """`DistributedDataParallel.__setstate__`: a copy has a reducer of its own."""
+    """`DistributedDataParallel.__setstate__`: a copy has a separate reducer."""
 
     def __setstate__(self: Any, state: dict[str, Any]) -> None:  # noqa: N807
         original(self, state)
@@ -146,19 +146,19 @@ def data_parallel_setstate(original: Function, path: str, translator: Translator
 
 
 def _keep_group_until_reducer_is_gone(module: Any) -> None:
-    """Keep the last reference to the group from being dropped by the reducer in C++.
+    """Prevents a deadlock: the reducer in C++ must not drop the last reference to the group.
 
-    The reducer is dropped with the interpreter's lock held, and dropping a group waits for gloo's threads. Such a
-    thread may be waiting for the lock, to drop a tensor: what passed through a kernel in Python has a Python object.
-    Dropping a group from Python releases the lock first.
+    The reducer is dropped while the GIL is held, and dropping a group waits for gloo's threads. Such a thread may wait
+    for the GIL to drop a tensor, because tensors that passed through a kernel in Python have a Python object. Dropping
+    a group from Python releases the GIL first.
     """
-    owners = (getattr(module, name, None) for name in ("reducer", "logger"))  # the logger keeps the reducer
-    for owner in filter(None, owners):  # torch makes none where a caller reduces all parameters
+    owners = (getattr(module, name, None) for name in ("reducer", "logger"))  # the logger holds the reducer
+    for owner in filter(None, owners):  # torch makes neither if the caller reduces all parameters
         weakref.finalize(owner, _nothing, module.process_group).atexit = False
 
 
 def _nothing(group: Any) -> None:
-    """The group was kept as the argument."""
+    """Does nothing. The finalizer holds the group as the argument of this function."""
 
 
 def _fold(arguments: dict[str, Any], name: str, change: Callable[[Any], Any]) -> None:
@@ -237,7 +237,7 @@ def unneeded(original: Function, path: str, translator: Translator) -> Function:
 
 
 def known_device(original: Function, path: str, translator: Translator) -> Function:
-    """A list of device types in torch: the host's is on it."""
+    """A check of torch against a list of device types. It accepts the host's type as well."""
 
     def is_known(tensor: Any) -> bool:
         return bool(original(tensor)) or (translator.in_force and tensor.device.type == translator.host.type)
@@ -298,11 +298,11 @@ LATER = (
     (private.SCALER_KNOWS.rpartition(".")[0], "ShardedGradScaler", private.SCALER_KNOWS, known_device),
 )
 # What user code reads back about the backend that it requested. torch itself sees the real one.
-TOLD = Row("distributed", Kind.SIMULATED, "`nccl` where it was asked for", truth=True)
+TOLD = Row("distributed", Kind.SIMULATED, "`nccl` if it was requested", truth=True)
 
 
 class Distributed:
-    """The replacements of this process, built once, and what the first process group switches on."""
+    """The replacements of this process, built once, and the patches that the first process group enables."""
 
     def __init__(self, translator: Translator, audience: Audience, note_staged: collectives.Note) -> None:
         self._translator = translator

@@ -84,7 +84,7 @@ def _expected(target: str) -> Matrix:
             explain_error(
                 f"the operators of {target!r} were requested",
                 "this torch was not built for it, and its list of kernels does not contain them",
-                "ask on a machine that has the device, or for mps or cuda",
+                "use a machine that has the device, or request mps or cuda",
             )
         )
     missing = {gap.name for gap in gaps(target, registered=listing) if gap.key == key} if target != "cpu" else set()

@@ -117,10 +117,7 @@ def tensor_like(original: Function, path: str, translator: Translator, function:
 
 
 def traceable(original: Function, path: str, translator: Translator, mode: str) -> Function:
-    """The function that torch's compiler traces instead of a wrapper. Its decision is a constant of the graph.
-
-    `mode` is the kind of wrapper: a kind of factory, or a query for a state.
-    """
+    """The function that torch's compiler traces instead of a wrapper of the kind `mode`. Its decision is a constant."""
 
     @constant_when_traced
     def decided(asked: Any) -> Any:
@@ -382,8 +379,7 @@ def fork_rng(original: Function, path: str, translator: Translator) -> Function:
 def device_module(original: Function, path: str, translator: Translator) -> Function:
     """`torch.get_device_module`: returns the target's module to user code.
 
-    torch itself gets the original, because it checks whether the accelerator that it was built for is available, and
-    the module of the CPU would return True.
+    torch itself gets the original: it checks for its accelerator, and the module of the CPU would return True.
     """
 
     def get_device_module(device: Any = None) -> Any:
@@ -452,8 +448,7 @@ def _tell_of_copy(args: tuple[Any, ...], kwargs: dict[str, Any], path: str, give
 def numpy_from_anywhere(original: Function, path: str, translator: Translator, to: Function) -> Function:
     """`.numpy()` on a tensor that a redirected `.cpu()` left on the accelerator: returns an array of a copy.
 
-    On the CPU, array and tensor would share memory. The array is read-only, so that NumPy raises an error instead of
-    losing a write.
+    On the CPU, the two would share memory. The array is read-only, so that NumPy raises an error for a lost write.
     """
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -60,7 +60,7 @@ class Recipe(NamedTuple):
 
 DEVICE = Recipe("the virtual device", SOURCES, HEADERS, "about a minute")
 FALLBACK = Recipe("the fallback kernel", ("fallback.cpp",), ("calls.h", "fallback.h", "forks.h"), "half a minute")
-COUNTING = Recipe("the counter of the CPU's memory", ("counting.cpp",), ("calls.h", "forks.h"), "some seconds")
+COUNTING = Recipe("the counter of CPU memory", ("counting.cpp",), ("calls.h", "forks.h"), "a few seconds")
 OPERATOR_TIMES = Recipe("the timer of operators", ("observe.cpp",), (), "some seconds")
 
 COMPILERS = ("c++", "g++", "clang++")

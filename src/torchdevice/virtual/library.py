@@ -91,7 +91,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_capture_drop": (_INT, [_I64]),
     "td_capturing": (_INT, []),
 }
-# What those that answer with a number answer where there is none.
+# The results with which functions that return a number report an error.
 _NO_ANSWER = {"td_current_stream": -1, "td_limit": 2**64 - 1, "td_free_memory": 2**64 - 1}
 
 
@@ -120,7 +120,7 @@ class Library:
         return self._lines("functionalities")
 
     def native_kernels(self) -> set[tuple[str, str]]:
-        """(dispatch key, operator without `aten::`) for which the library has a kernel of its own."""
+        """Pairs of (dispatch key, operator without `aten::`) for which the library has its own kernel."""
         return {(key, name) for key, name in (row.split("\t") for row in self._lines("native_kernels"))}
 
     def _lines(self, name: str) -> list[str]:

@@ -161,7 +161,8 @@ def denied_dtypes(key: str) -> dict[str, frozenset[str]]:
         if not dtypes or "float32" in dtypes:
             continue
         for kernel in kernels_of(opinfo):
-            # Functions with one kernel: it refuses what all refuse. (Transposed convolutions lack half precision.)
+            # Several functions may share a kernel. It lacks only the dtypes that all of them lack. For example,
+            # transposed convolutions lack half precision, and other convolutions have it.
             shared = [other for other, kernels in _KERNEL_OF.items() if kernel in kernels and opinfo in _KERNEL_OF]
             refused = frozenset(dtypes).intersection(*(lists.get(other) or () for other in shared))
             denied[kernel] = denied.get(kernel, frozenset()) | refused

@@ -273,7 +273,7 @@ class _Visitor(ast.NodeVisitor):
         if id(node) in self._told or not isinstance(node.value, str):
             return
         if self._known.is_device(node.value):
-            self._add(node, f"the string {_shown(node)}", Known(HANDLED, "decided where it reaches torch"))
+            self._add(node, f"the string {_shown(node)}", Known(HANDLED, "decided when it is passed to torch"))
         elif node.value == tables.INTERFACE:
             self._add(node, tables.INTERFACE, Known(CHANGED, tables.NO_INTERFACE))
         elif (backend := self._known.backend(node.value)) is not None:
@@ -286,7 +286,7 @@ class _Visitor(ast.NodeVisitor):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         if self._is_built(node):
             if id(node) not in self._told:
-                self._add(node, f"the string {_shown(node)}", Known(HANDLED, "decided where it reaches torch"))
+                self._add(node, f"the string {_shown(node)}", Known(HANDLED, "decided when it is passed to torch"))
         else:
             self.generic_visit(node)
 

@@ -44,12 +44,12 @@ def installed() -> bool:
 
 @cache
 def rules() -> dict[str, Rule]:
-    """Every rule by operator name (`aten::mm`); none where the installed MLX cannot be imported."""
+    """Every rule by operator name (`aten::mm`); empty if the installed MLX cannot be imported."""
     try:
         from torchdevice.fallback.mlx import rules
     except ImportError as error:  # installed for another system or another Python
         warnings.warn(
-            f"MLX is installed and cannot be imported ({error}). The CPU computes what the device lacks. "
+            f"MLX is installed but cannot be imported ({error}), so operators that the device lacks run on the CPU. "
             "Hint: pip install --force-reinstall mlx, or set TORCHDEVICE_FALLBACK=cpu.",
             TorchDeviceWarning,
             stacklevel=2,
