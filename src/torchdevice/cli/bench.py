@@ -20,8 +20,7 @@ def parser() -> Parser:
     """Names of benchmarks, and the destination of the figures."""
     parser = Parser(
         "bench",
-        "Measure the overhead of TorchDevice on this machine, as ratios to plain torch in the same run.\n"
-        "Without a name, all benchmarks that this machine can run:\n"
+        "Measure the overhead of TorchDevice. Without a name, all benchmarks that this machine can run:\n"
         + "\n".join(f"  {name:<14} {about}" for name, about in BENCHMARKS.items()),
         ["torchdevice bench --quick", "torchdevice bench steps calls --json figures.json"],
     )
