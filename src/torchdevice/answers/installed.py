@@ -115,7 +115,7 @@ def _install_classes(kind: str, namespace: Any, bases: Mapping[str, type]) -> No
         put(NATIVE, {row.properties: PROPERTIES[kind]})
     homes = {"Stream": "streams", "Event": "streams", graph: "graphs", "MemPool": "memory"}
     for name, base in bases.items():
-        # torch.xpu has graphs and pools since 2.10, torch.mps has streams since 2.15.
+        # torch.xpu got graphs and pools after 2.9, torch.mps got streams in 2.15.
         former = getattr(getattr(namespace, homes[name], None), name, None)
         if former is not None:
             made = on_base(former, base)

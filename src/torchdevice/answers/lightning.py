@@ -30,7 +30,7 @@ def accepting_the_target(original: Any, path: str, row: Row, audience: Audience)
 
 
 def mps_as_cuda(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """Maps `accelerator="mps"` to `"cuda"`: Lightning requires a Mac for the first, and the second always works."""
+    """Maps `accelerator="mps"` to `"cuda"`: the first requires a Mac's processor, and the second always works."""
 
     def get(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         translator = audience.translator

@@ -107,7 +107,7 @@ def target_host(target: str, source: str) -> Host:
     except RuntimeError as error:
         raise ConfigError(explain_error(asked, "torch has no such device type", f"use one of {allowed}")) from error
     if kind.index is not None or not is_accelerator(kind.type):
-        raise ConfigError(explain_error(asked, "a target must be the type of an accelerator", f"use one of {allowed}"))
+        raise ConfigError(explain_error(asked, "a target is a device type without an index", f"use one of {allowed}"))
     raise TargetUnavailable(
         explain_error(
             asked,

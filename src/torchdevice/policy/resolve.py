@@ -157,7 +157,7 @@ def _by_table(request: Request, host: Host, policy: str, caller: Caller) -> Deci
         return _cpu(request, host, policy, caller)
     if caller is Caller.NAMING:
         return Decision(
-            _spelled(request), False, "torch only names a device: later requests for tensors on it are decided then"
+            _spelled(request), False, "torch only names a device; each request for a tensor on it is decided later"
         )
     if not is_accelerator(request.type):
         return Decision(_spelled(request), False, f"{request.type} is not an accelerator and is never redirected")
@@ -177,7 +177,7 @@ def _nothing_given(host: Host, policy: str, caller: Caller) -> Decision:
     if policy == "portable":
         return Decision(RealDevice("cpu"), False, "no device given: left to torch by policy=portable")
     if caller in (Caller.TORCH, Caller.NAMING):
-        return Decision(RealDevice("cpu"), False, "no device given by torch itself, for which this means the CPU")
+        return Decision(RealDevice("cpu"), False, "torch itself gave no device, which means the CPU")
     reason = f"no device given: policy=accelerate uses {_named(host)}"
     return Decision(_on_host(NOTHING, host), True, reason, Condition.DEFAULT)
 

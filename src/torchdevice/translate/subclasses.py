@@ -22,7 +22,7 @@ from torchdevice.translate.engine import dress
 # Tensor classes without a `__torch_function__` of their own.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
-# Whether a class was defined before the first activation during its lifetime.
+# Whether a class was defined while no session was active (True), or during a session (False).
 _older: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
