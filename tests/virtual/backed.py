@@ -16,7 +16,7 @@ from unittest import mock
 
 import torchdevice.virtual
 from torchdevice.virtual import build, installer
-from torchdevice.virtual.installer import Installation
+from torchdevice.virtual.installer import Installation, Support
 from torchdevice.virtual.library import Library
 
 MEMORY = 1 << 34
@@ -38,7 +38,9 @@ class _Lacking:
         return self._library.call(name, *arguments)
 
 
-def install(device: str, on: str = "cuda", lacking: Collection[str] = ()) -> tuple[Installation, Library]:
+def install(
+    device: str, on: str = "cuda", lacking: Collection[str] = (), support: Support = "all"
+) -> tuple[Installation, Library]:
     """A virtual `device` on an accelerator that has no kernel for `lacking`; and the accelerator.
 
     In a build for CUDA a virtual `cuda` lacks nothing: torch has kernels for that type. Take `xpu` there.
@@ -54,4 +56,4 @@ def install(device: str, on: str = "cuda", lacking: Collection[str] = ()) -> tup
         mock.patch.object(installer, "_accelerator", return_value=on),
         mock.patch.object(installer, "memory_of", return_value=MEMORY),
     ):
-        return torchdevice.virtual.install(device, on=on), beneath
+        return torchdevice.virtual.install(device, support=support, on=on), beneath

@@ -220,6 +220,38 @@ def test_a_session_reports_what_the_cpu_computed_with_its_line() -> None:
     ]
 
 
+def _fallen_back(device: str) -> list[torch.Tensor]:
+    """What a Mac has no kernel for: shared, transposed, expanded and written arguments; a gradient."""
+    torch.manual_seed(0)
+    x, index, volume = torch.randn(8, 8).to(device), torch.tensor([3, 17, 40]).to(device), torch.randn(1, 2, 5, 5, 5)
+    written = x.clone()
+    volume = volume.to(device).requires_grad_()
+    pooled = F.adaptive_max_pool3d(volume, (2, 2, 2))
+    pooled.sum().backward()
+    return [
+        torch.take(x, index),
+        torch.take(x.t(), index),
+        torch.take(x[:1].expand(8, 8), index),
+        torch.mode((x * 3).round()).values,
+        torch.linalg.eigvalsh(x @ x.t()),
+        written.put_(index, torch.ones(3).to(device)),
+        torch.take(torch.empty(0, device=device).new_zeros(4), index[:1] - 3),
+        pooled,
+        volume.grad,  # type: ignore[list-item]
+    ]
+
+
+@on("")
+def test_copies_of_arguments_are_complete_when_the_cpu_computes() -> None:
+    backed.install("mps", support="real")
+    wanted = _fallen_back("cpu")
+    with torchdevice.redirect(policy="portable"):
+        found = _fallen_back("mps")
+        assert {each.device.type for each in found} == {"mps"}
+        for got, want in zip(found, wanted, strict=True):
+            torch.testing.assert_close(got.cpu(), want)
+
+
 @on("")
 def test_without_fallback_it_is_refused() -> None:
     backed.install("mps", on="xpu", lacking={"aten::flip"})

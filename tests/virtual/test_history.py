@@ -69,6 +69,16 @@ def test_a_history_keeps_the_last_entries_and_no_stacks_if_asked() -> None:
 
 
 @on("cuda")
+def test_a_history_that_is_switched_off_is_empty() -> None:
+    torch.cuda.memory._record_memory_history()
+    torch.ones(8, device="cuda")
+    assert actions()
+    torch.cuda.memory._record_memory_history(None)
+    torch.cuda.memory._record_memory_history(context="state")
+    assert actions() == []
+
+
+@on("cuda")
 def test_torchs_own_pages_can_be_made_of_it() -> None:
     from torch.cuda._memory_viz import segment_plot, segsum, trace, trace_plot
 

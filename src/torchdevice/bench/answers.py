@@ -29,6 +29,7 @@ SECONDS = 0.01  # that a function is called for
 MOST_CALLS = 200
 # Functions without a limit, and why: they wait, read files or free memory, or torch's own code makes a table first.
 _TABLE = "torch makes a table of all figures first"
+_SYSTEM = "asks the driver or the system"
 _QUESTIONS = "memory_stats memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
 WORKING = {
     **dict.fromkeys((_QUESTIONS + "max_memory_cached").split(), _TABLE),
@@ -36,17 +37,20 @@ WORKING = {
     "empty_cache": "gives memory back",
     "empty_host_cache": "gives memory back",
     "ipc_collect": "gives memory back",
-    "list_gpu_processes": "asks the driver",
+    "list_gpu_processes": _SYSTEM,
     "memory_summary": "prints a table",
+    "memory_snapshot": "lists every block",
+    "current_allocated_memory": _TABLE,
+    "driver_allocated_memory": _TABLE,
     "get_arch_list": "reads what torch was compiled for",
     "get_gencode_flags": "reads what torch was compiled for",
     "seed": "asks the system for random numbers",
     "seed_all": "asks the system for random numbers",
     "get_rng_state": "copies a state",
     "get_rng_state_all": "copies a state",
-    "mem_get_info": "reads what the system has",
-    "memory_usage": "reads what the system has",
-    "device_memory_used": "reads what the system has",
+    "mem_get_info": _SYSTEM,
+    "memory_usage": _SYSTEM,
+    "device_memory_used": _SYSTEM,
     "memory_stats_as_nested_dict": "reads the peak of the process",
     "reset_peak_memory_stats": "the kernel begins a new peak",
     "reset_max_memory_allocated": "the kernel begins a new peak",
@@ -130,7 +134,8 @@ def main() -> None:
     slowest = max((path for path in shared if path.rpartition(".")[2] not in WORKING), key=lambda path: large[path])
     note = f"{len(shared)} functions, the slowest is {slowest}"
     emit([Figure("slowest answer, a million objects in the heap", large[slowest], "µs", LIMIT_US, note=note)])
-    grown = max(large[path] - small[path] for path in shared)
+    own = [path for path in shared if WORKING.get(path.rpartition(".")[2]) != _SYSTEM]  # the system's time varies
+    grown = max(large[path] - small[path] for path in own)
     emit([Figure("added to an answer by a million objects, the most", grown, "µs", LIMIT_US)])
     for path in sorted(shared, key=lambda path: -large[path]):
         if large[path] <= LIMIT_US and path != slowest:

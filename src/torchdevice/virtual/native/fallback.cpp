@@ -15,6 +15,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/ScalarType.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <chrono>
@@ -31,6 +32,7 @@
 namespace torchdevice::fallback {
 
 ComputeInPlace compute_in_place = nullptr;
+std::optional<c10::DeviceType> holder;
 
 namespace {
 
@@ -229,6 +231,7 @@ class Crossing {
       : row_(row), originals_(stack.begin() + static_cast<long>(base), stack.end()) {
     share();
     for (size_t i = 0; i < originals_.size(); i++) stack[base + i] = enter(originals_[i], row.is_out[i]);
+    if (staged_on_) c10::impl::VirtualGuardImpl(target).getStream(*staged_on_).synchronize();
     given_.assign(stack.begin() + static_cast<long>(base), stack.end());
   }
 
@@ -249,6 +252,15 @@ class Crossing {
   int64_t moved = 0;
 
  private:
+  // Copies of several arguments into pinned memory run one after the other, and the host waits once. A Mac's memory is the
+  // host's: nothing is gained there.
+  static bool can_stage() {
+    const auto type = holder.value_or(target);
+    return type == c10::DeviceType::CUDA || type == c10::DeviceType::XPU;
+  }
+  // CUDA has read memory that is not pinned when an asynchronous copy returns.
+  static bool returns_at_once() { return holder.value_or(target) == c10::DeviceType::CUDA; }
+
   // The storages that several arguments look at are copied as a whole, once each: a write must be seen by all of them.
   void share() {
     std::vector<Tensor> strided;
@@ -318,6 +330,12 @@ class Crossing {
       return look;
     }
     moved += bytes_of(t);
+    if (can_stage() && (!staged_on_ || *staged_on_ == t.device()) && t.is_non_overlapping_and_dense()) {
+      Tensor staged = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU).pinned_memory(true));
+      staged.copy_(t, /*non_blocking=*/true);
+      staged_on_ = t.device();
+      return staged;
+    }
     const Tensor copied = at::_to_copy(t, t.scalar_type(), t.layout(), at::kCPU, std::nullopt, false, std::nullopt);
     if (t.numel() < 2 || copied.strides() == t.strides()) return copied;
     // An expanded dimension stays expanded, a gap stays a gap. Overlapping elements have one value: they are written once.
@@ -342,14 +360,14 @@ class Crossing {
       if (into[i].is_same(from[i])) continue;  // it was on the CPU all along
       if (into[i].sizes() != from[i].sizes()) into[i].resize_(from[i].sizes());
       moved += bytes_of(from[i]);
-      into[i].copy_(from[i]);
+      into[i].copy_(from[i], returns_at_once());
     }
   }
 
   Tensor back(const Tensor& t) {
     if (!t.defined() || !device_ || t.device().type() == device_->type() || t.is_quantized()) return t;
     moved += t.layout() == c10::kStrided ? bytes_of(t) : 0;
-    return (device_->type() == target ? t.to(dtype_there(t.scalar_type())) : t).to(*device_);
+    return (device_->type() == target ? t.to(dtype_there(t.scalar_type())) : t).to(*device_, returns_at_once());
   }
   IValue back(const IValue& v) {
     if (v.isTensor()) return back(v.toTensor());
@@ -378,6 +396,7 @@ class Crossing {
   std::vector<std::pair<Tensor, Tensor>> copies_;
   std::unordered_map<const c10::StorageImpl*, Tensor> shared_;
   std::optional<Device> device_;
+  std::optional<Device> staged_on_;  // the host has to wait for its copies
 };
 
 // ------------------------------------------------------------------------------------------------------ the kernel

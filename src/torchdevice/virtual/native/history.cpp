@@ -130,7 +130,7 @@ void record_history(bool traced, int context, bool with_cpp, size_t most, bool c
   h.context = context;
   h.with_cpp = with_cpp;
   h.most = most;
-  if (clear) forgotten.swap(h.entries);
+  if (clear || !traced) forgotten.swap(h.entries);  // as torch: what is switched off is empty
 }
 
 // Lines of fields between tabs: F file line name; S the numbers of its frames; G a segment, and P each of its pieces;

@@ -432,6 +432,7 @@ void run_boxed(
 
 void offer_to_compute_refused() {
   if (backing.is_host()) fallback::compute_in_place = &compute_refused;
+  fallback::holder = backing.type();
 }
 
 void allow_host(bool yes) { host_allowed = yes; }
