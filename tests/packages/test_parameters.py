@@ -17,6 +17,8 @@ FOLDER = Path(packages.__file__).parent
 PASSED_OVER = {
     "checkpoint_lvl": "memory against time",
     "deterministic": "the stand-in is as deterministic as torch is told to be",
+    "fused_bias_fc": "which kernel computes",
+    "heuristic": "which kernel computes",
     "inplace_backward": "memory",
     "max_seqlen": "the bounds of the sequences say it",
     "max_seqlen_k": "the bounds of the sequences say it",
@@ -26,7 +28,9 @@ PASSED_OVER = {
     "op": "which kernel computes",
     "pack_gqa": "how a kernel is launched",
     "precomputed_lse": "saves a sum that is computed here",
+    "save_pre_act": "memory against time",
     "scheduler_metadata": "how a kernel is launched",
+    "sequence_parallel": "a process group is refused",
     "sm_margin": "how a kernel is launched",
     "use_fast_path": "which kernel computes",
     "capturable": "for CUDA's graphs",

@@ -9,14 +9,15 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from torchdevice.packages.counting import count, counted
-from torchdevice.packages.norms import layer_norm
+from torchdevice.packages.norms import layer_norm as _layer_norm
 from torchdevice.packages.norms import rms_norm as _rms_norm
+from torchdevice.packages.refusals import refuse_arguments
 
 _OPS = "flash_attn.ops"
 
 
 def _normalized(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float, rms: bool) -> Tensor:
-    return _rms_norm(x, weight, epsilon, bias) if rms else layer_norm(x, weight, bias, epsilon)
+    return _rms_norm(x, weight, epsilon, bias) if rms else _layer_norm(x, weight, bias, epsilon)
 
 
 def _added(
@@ -26,15 +27,16 @@ def _added(
     rowscale: Tensor | None,
     layerscale: Tensor | None,
     in_float32: bool,
-) -> tuple[Tensor, Tensor]:
-    """What is normalised and becomes the next residual, and what dropout kept."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What is normalised, what becomes the next residual (of the dtype of a given one), and what dropout kept."""
     scaled = x if layerscale is None else x * layerscale
     scaled = scaled if rowscale is None else scaled * rowscale[..., None].to(scaled.dtype)
     mask = torch.empty_like(scaled).bernoulli_(1 - dropout) if dropout else torch.ones_like(scaled)
     kept = scaled * mask / (1 - dropout) if dropout else scaled
-    dtype = torch.float32 if in_float32 else kept.dtype if residual is None else residual.dtype
-    total = kept.to(torch.promote_types(dtype, torch.float32))
-    return (total if residual is None else total + residual).to(dtype), mask
+    dtype = residual.dtype if residual is not None else torch.float32 if in_float32 else kept.dtype
+    total = kept.to(torch.promote_types(kept.dtype, torch.float32))
+    total = total if residual is None else total + residual
+    return total, total.to(dtype), mask
 
 
 def _dropout_add_norm(
@@ -51,8 +53,8 @@ def _dropout_add_norm(
     residual_in_fp32: bool = False,
     return_dropout_mask: bool = False,
 ) -> Any:
-    total, mask = _added(x0, residual, dropout_p, rowscale, layerscale, residual_in_fp32)
-    normed = _normalized(total, weight, bias, epsilon, rms).to(x0.dtype)
+    exact, total, mask = _added(x0, residual, dropout_p, rowscale, layerscale, residual_in_fp32)
+    normed = _normalized(exact, weight, bias, epsilon, rms).to(x0.dtype)
     given = [normed, *([total] if prenorm else []), *([mask.bool()] if return_dropout_mask else [])]
     return tuple(given) if len(given) > 1 else normed
 
@@ -71,6 +73,12 @@ def dropout_add_rms_norm(
     """RMSNorm(dropout(x0) + residual)."""
     count(f"{_OPS}.rms_norm.dropout_add_rms_norm", "rms_norm")
     return _dropout_add_norm(True, x0, residual, weight, bias, *args, **kwargs)
+
+
+@counted(f"{_OPS}.layer_norm.layer_norm", "layer_norm")
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
+    """LayerNorm(x)."""
+    return _layer_norm(x, weight, bias, epsilon)
 
 
 @counted(f"{_OPS}.rms_norm.rms_norm", "rms_norm")
@@ -114,37 +122,35 @@ class DropoutAddRMSNorm(DropoutAddLayerNorm):
 
 @counted(f"{_OPS}.rms_norm.RMSNorm", "rms_norm")
 class RMSNorm(torch.nn.RMSNorm):
-    """RMSNorm as a layer."""
+    """RMSNorm as a layer; with `zero_centered_weight` the weights count from 1."""
 
     bias = None
 
-    def __init__(self, hidden_size: int, eps: float = 1e-5, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        hidden_size: int,
+        eps: float = 1e-5,
+        dropout_p: float = 0.0,
+        zero_centered_weight: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        self.zero_centered_weight = zero_centered_weight
         super().__init__(hidden_size, eps=eps, device=device, dtype=dtype)
+        self.drop = torch.nn.Dropout(dropout_p) if dropout_p > 0.0 else None
+
+    def reset_parameters(self) -> None:
+        """The weights of a layer that changes nothing but lengths."""
+        torch.nn.init.constant_(self.weight, 0.0 if self.zero_centered_weight else 1.0)
 
     def forward(
         self, x: Tensor, residual: Tensor | None = None, prenorm: bool = False, residual_in_fp32: bool = False
     ) -> Any:
         """The normalised x, or sum of x and the residual; with `prenorm` the sum too."""
-        given = x, residual, self.weight, None, 0.0, self.eps
+        dropout = self.drop.p if self.drop is not None and self.training else 0.0
+        weight = self.weight + 1.0 if self.zero_centered_weight else self.weight
+        given = x, residual, weight, None, dropout, self.eps
         return _dropout_add_norm(True, *given, prenorm=prenorm, residual_in_fp32=residual_in_fp32)
-
-
-def _norm_fn(
-    name: str,
-    rms: bool,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    residual: Tensor | None,
-    eps: float,
-    dropout_p: float,
-    rowscale: Tensor | None,
-    prenorm: bool,
-    residual_in_fp32: bool,
-) -> Any:
-    count(f"{_OPS}.triton.layer_norm.{name}", "rms_norm" if rms else "layer_norm")
-    given = x, residual, weight, bias, dropout_p, eps, rowscale
-    return _dropout_add_norm(rms, *given, prenorm=prenorm, residual_in_fp32=residual_in_fp32)
 
 
 def layer_norm_fn(
@@ -152,16 +158,33 @@ def layer_norm_fn(
     weight: Tensor,
     bias: Tensor | None,
     residual: Tensor | None = None,
+    x1: Tensor | None = None,
+    weight1: Tensor | None = None,
+    bias1: Tensor | None = None,
     eps: float = 1e-6,
     dropout_p: float = 0.0,
     rowscale: Tensor | None = None,
     prenorm: bool = False,
     residual_in_fp32: bool = False,
+    zero_centered_weight: bool = False,
     is_rms_norm: bool = False,
+    return_dropout_mask: bool = False,
+    out_dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
+    residual_out: Tensor | None = None,
 ) -> Any:
     """The normalised sum of x and the residual, by Triton's name."""
-    given = x, weight, bias, residual, eps, dropout_p, rowscale, prenorm, residual_in_fp32
-    return _norm_fn("layer_norm_fn", is_rms_norm, *given)
+    api = f"{_OPS}.triton.layer_norm.{'rms_norm_fn' if is_rms_norm else 'layer_norm_fn'}"
+    second = {"x1": x1, "weight1": weight1, "bias1": bias1, "out": out, "residual_out": residual_out}
+    refuse_arguments(api, "the stand-in normalises one input and gives new tensors", second)
+    count(api, "rms_norm" if is_rms_norm else "layer_norm")
+    weight = weight + 1.0 if zero_centered_weight else weight
+    asked = {"prenorm": prenorm, "residual_in_fp32": residual_in_fp32, "return_dropout_mask": return_dropout_mask}
+    given = x, residual, weight, bias, dropout_p, eps, rowscale
+    result = _dropout_add_norm(is_rms_norm, *given, **asked)
+    if out_dtype is None:
+        return result
+    return (result[0].to(out_dtype), *result[1:]) if isinstance(result, tuple) else result.to(out_dtype)
 
 
 def rms_norm_fn(
@@ -169,38 +192,26 @@ def rms_norm_fn(
     weight: Tensor,
     bias: Tensor | None,
     residual: Tensor | None = None,
+    x1: Tensor | None = None,
+    weight1: Tensor | None = None,
+    bias1: Tensor | None = None,
     eps: float = 1e-6,
     dropout_p: float = 0.0,
     rowscale: Tensor | None = None,
     prenorm: bool = False,
     residual_in_fp32: bool = False,
+    zero_centered_weight: bool = False,
+    return_dropout_mask: bool = False,
+    out_dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
+    residual_out: Tensor | None = None,
 ) -> Any:
     """The same without means."""
-    given = x, weight, bias, residual, eps, dropout_p, rowscale, prenorm, residual_in_fp32
-    return _norm_fn("rms_norm_fn", True, *given)
+    inputs = x, weight, bias, residual, x1, weight1, bias1, eps, dropout_p, rowscale, prenorm, residual_in_fp32
+    return layer_norm_fn(*inputs, zero_centered_weight, True, return_dropout_mask, out_dtype, out, residual_out)
 
 
 @counted(f"{_OPS}.activations.swiglu", "silu")
 def swiglu(x: Tensor, y: Tensor) -> Tensor:
     """silu(x) · y."""
     return F.silu(x) * y
-
-
-@counted(f"{_OPS}.fused_dense.FusedDense", "torch.nn.Linear")
-class FusedDense(torch.nn.Linear):
-    """A linear layer; `return_residual` gives its input back too."""
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        return_residual: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(in_features, out_features, bias=bias, device=device, dtype=dtype)
-        self.return_residual = return_residual
-
-    def forward(self, x: Tensor) -> Any:
-        return (super().forward(x), x) if self.return_residual else super().forward(x)

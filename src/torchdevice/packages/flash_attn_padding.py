@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -44,6 +46,26 @@ def unpad_input(
     starts = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
     longest = int(lengths.max()) if len(lengths) else 0
     return hidden_states.flatten(0, 1).index_select(0, indices), indices, starts, longest, used
+
+
+@counted(f"{_MODULE}.unpad_input_for_concatenated_sequences", "nonzero and index_select")
+def unpad_input_for_concatenated_sequences(
+    hidden_states: Tensor, attention_mask_in_length: Tensor
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """The same for rows of several sequences: the mask has the length of each, and zeros."""
+    lengths = attention_mask_in_length[attention_mask_in_length != 0]
+    places = torch.arange(attention_mask_in_length.shape[1], device=attention_mask_in_length.device)
+    indices = (places < attention_mask_in_length.sum(dim=1, keepdim=True)).flatten().nonzero().flatten()
+    starts = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+    longest = int(lengths.max()) if len(lengths) else 0
+    return hidden_states.flatten(0, 1).index_select(0, indices), indices, starts, longest
+
+
+def rearrange(tensor: Any, pattern: str, **sizes: Any) -> Any:
+    """einops' function, which programs import from here."""
+    import einops
+
+    return einops.rearrange(tensor, pattern, **sizes)
 
 
 @counted(f"{_MODULE}.pad_input", "index_copy")

@@ -39,6 +39,12 @@ def rotate(
     return _turned(x, cos[places], sin[places], interleaved)
 
 
+def _kept(x: Tensor, turned: Tensor) -> Tensor:
+    """The turned values stand in x too, as after flash_attn's kernel, which autograd does not see: so `data`."""
+    x.data.copy_(turned.detach())
+    return turned
+
+
 @counted(f"{_MODULE}.apply_rotary_emb", _BY)
 def apply_rotary_emb(
     x: Tensor,
@@ -79,7 +85,7 @@ def apply_rotary_emb_qkv_(
     seqlen_offsets: Tensor | int = 0,
     num_heads_q: int | None = None,
 ) -> Tensor:
-    """Queries and keys of (batch, length, 3, heads, width), or of all heads in a row, turned. The result is new."""
+    """Queries and keys of (batch, length, 3, heads, width), or of all heads in a row, turned in place."""
     cos_k, sin_k = cos if cos_k is None else cos_k, sin if sin_k is None else sin_k
     if qkv.dim() == 5:
         q, k, v = qkv.unbind(2)
@@ -89,23 +95,42 @@ def apply_rotary_emb_qkv_(
         q, k, v = qkv.split((num_heads_q, others, others), dim=2)
     q = rotate(q, cos, sin, interleaved, seqlen_offsets)
     k = rotate(k, cos_k, sin_k, interleaved, seqlen_offsets)
-    return torch.stack((q, k, v), dim=2) if qkv.dim() == 5 else torch.cat((q, k, v), dim=2)
+    return _kept(qkv, torch.stack((q, k, v), dim=2) if qkv.dim() == 5 else torch.cat((q, k, v), dim=2))
 
 
 @counted(f"{_MODULE}.apply_rotary_emb_kv_", _BY)
 def apply_rotary_emb_kv_(
     kv: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False, seqlen_offsets: Tensor | int = 0
 ) -> Tensor:
-    """The keys of (batch, length, 2, heads, width) turned. The result is new."""
+    """The keys of (batch, length, 2, heads, width) turned in place."""
     k, v = kv.unbind(2)
-    return torch.stack((rotate(k, cos, sin, interleaved, seqlen_offsets), v), dim=2)
+    return _kept(kv, torch.stack((rotate(k, cos, sin, interleaved, seqlen_offsets), v), dim=2))
+
+
+@counted("flash_attn.ops.triton.rotary.apply_rotary", _BY)
+def apply_rotary(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    seqlen_offsets: Tensor | int = 0,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int | None = None,
+    interleaved: bool = False,
+    inplace: bool = False,
+    conjugate: bool = False,
+) -> Tensor:
+    """The kernel below them, without gradients; `conjugate` turns back."""
+    sin = -sin if conjugate else sin
+    with torch.no_grad():
+        return apply_rotary_emb(x, cos, sin, interleaved, inplace, seqlen_offsets, cu_seqlens, max_seqlen)
 
 
 @counted(f"{_MODULE}.RotaryEmbedding", _BY)
 class RotaryEmbedding(torch.nn.Module):
-    """Keeps cosines and sines for the positions seen so far, and turns queries and keys."""
+    """Keeps cosines and sines for the positions seen so far, and turns queries and keys in place."""
 
     inv_freq: Tensor
+    scale: Tensor | None
 
     def __init__(
         self,
@@ -113,21 +138,42 @@ class RotaryEmbedding(torch.nn.Module):
         base: float = 10000.0,
         interleaved: bool = False,
         scale_base: float | None = None,
-        pos_idx_in_fp32: bool = True,
         device: Any = None,
+        pos_idx_in_fp32: bool = True,
     ) -> None:
         super().__init__()
-        if scale_base is not None:
-            raise NotImplementedError("the stand-in for flash_attn's RotaryEmbedding has no scale_base (xPos)")
-        self.dim, self.base, self.interleaved, self.pos_idx_in_fp32 = dim, float(base), interleaved, pos_idx_in_fp32
-        powers = torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim
-        self.register_buffer("inv_freq", 1.0 / self.base**powers, persistent=False)
+        self.dim, self.base, self.interleaved = dim, float(base), interleaved
+        self.scale_base, self.pos_idx_in_fp32 = scale_base, pos_idx_in_fp32
+        self.register_buffer("inv_freq", self._compute_inv_freq(device), persistent=False)
+        steps = torch.arange(0, dim, 2, device=device, dtype=torch.float32)
+        scale = None if scale_base is None else (steps + 0.4 * dim) / (1.4 * dim)
+        self.register_buffer("scale", scale, persistent=False)
+        self._seq_len_cached = 0
+        self._cos_cached: Tensor | None = None  # names that classes below this one use
+        self._sin_cached: Tensor | None = None
+        self._cos_k_cached: Tensor | None = None
+        self._sin_k_cached: Tensor | None = None
 
-    def _tables(self, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        dtype = torch.float32 if self.pos_idx_in_fp32 else self.inv_freq.dtype
-        places = torch.arange(length, device=like.device, dtype=dtype)
-        angles = torch.outer(places, self.inv_freq.to(like.device, dtype))
-        return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+    def _compute_inv_freq(self, device: Any = None) -> Tensor:
+        return 1.0 / self.base ** (torch.arange(0, self.dim, 2, device=device, dtype=torch.float32) / self.dim)
+
+    def _update_cos_sin_cache(self, seqlen: int, device: Any = None, dtype: Any = None) -> None:
+        kept = self._cos_cached
+        if kept is not None and seqlen <= self._seq_len_cached and kept.device == device and kept.dtype == dtype:
+            return
+        self._seq_len_cached = seqlen
+        exact = torch.float32 if self.pos_idx_in_fp32 else self.inv_freq.dtype
+        rounded = self.pos_idx_in_fp32 and self.inv_freq.dtype != torch.float32  # after `model.half()`
+        powers = self._compute_inv_freq(device) if rounded else self.inv_freq.to(device)
+        angles = torch.outer(torch.arange(seqlen, device=device, dtype=exact), powers)
+        cos, sin = angles.cos(), angles.sin()
+        if self.scale is None or self.scale_base is None:
+            self._cos_cached, self._sin_cached = cos.to(dtype), sin.to(dtype)
+            return
+        power = (torch.arange(seqlen, dtype=self.scale.dtype, device=device) - seqlen // 2) / self.scale_base
+        scale = self.scale.to(device) ** power[:, None]
+        self._cos_cached, self._sin_cached = (cos * scale).to(dtype), (sin * scale).to(dtype)
+        self._cos_k_cached, self._sin_k_cached = (cos / scale).to(dtype), (sin / scale).to(dtype)
 
     def forward(
         self,
@@ -138,14 +184,18 @@ class RotaryEmbedding(torch.nn.Module):
         num_heads_q: int | None = None,
     ) -> Any:
         """qkv turned; with kv, the queries in `qkv` and the keys in `kv`."""
-        offset = int(seqlen_offset.max()) if isinstance(seqlen_offset, Tensor) else seqlen_offset
-        cos, sin = self._tables(max(max_seqlen or 0, qkv.shape[1] + offset), qkv)
+        furthest = int(seqlen_offset.max()) if isinstance(seqlen_offset, Tensor) else seqlen_offset
+        self._update_cos_sin_cache(max(max_seqlen or 0, qkv.shape[1] + furthest), qkv.device, qkv.dtype)
+        cos, sin, cos_k, sin_k = self._cos_cached, self._sin_cached, self._cos_k_cached, self._sin_k_cached
+        assert cos is not None
+        assert sin is not None
         if kv is None:
             return apply_rotary_emb_qkv_(
-                qkv, cos, sin, interleaved=self.interleaved, seqlen_offsets=seqlen_offset, num_heads_q=num_heads_q
+                qkv, cos, sin, cos_k, sin_k, self.interleaved, seqlen_offset, num_heads_q=num_heads_q
             )
-        q = rotate(qkv, cos, sin, self.interleaved, seqlen_offset)
-        return q, apply_rotary_emb_kv_(kv, cos, sin, self.interleaved, seqlen_offset)
+        q = _kept(qkv, rotate(qkv, cos, sin, self.interleaved, seqlen_offset))
+        cos_k, sin_k = cos if cos_k is None else cos_k, sin if sin_k is None else sin_k
+        return q, apply_rotary_emb_kv_(kv, cos_k, sin_k, self.interleaved, seqlen_offset)
 
 
 apply_rotary_emb_func = apply_rotary_emb  # both names are in use

@@ -81,11 +81,19 @@ ROWS = (
         "float8, the private functions that ring attention calls, whole models and their parallel layers",
         {
             "": (_FLASH_ATTENTION,),
-            "flash_attn_interface": (_FLASH_ATTENTION,),
+            "flash_attention": (_names("flash_attn_1", "FlashAttention FlashMHA"),),
+            "flash_attn_interface": (
+                _FLASH_ATTENTION,
+                _names(
+                    "flash_attn_1",
+                    "flash_attn_unpadded_func flash_attn_unpadded_kvpacked_func flash_attn_unpadded_qkvpacked_func",
+                ),
+            ),
             "bert_padding": (
                 _names(
                     "flash_attn_padding",
-                    "index_first_axis index_first_axis_residual index_put_first_axis pad_input unpad_input",
+                    "index_first_axis index_first_axis_residual index_put_first_axis pad_input rearrange unpad_input "
+                    "unpad_input_for_concatenated_sequences",
                 ),
             ),
             "layers.rotary": (
@@ -96,13 +104,17 @@ ROWS = (
                 ),
             ),
             "losses.cross_entropy": (_names("flash_attn_losses", "CrossEntropyLoss"),),
-            "modules.mha": (_names("flash_attn_modules", "FlashCrossAttention FlashSelfAttention"),),
+            "modules.mha": (
+                _names("flash_attn_modules", "FlashCrossAttention FlashSelfAttention MHA get_alibi_slopes"),
+            ),
+            "modules.mlp": (_names("flash_attn_mlp", "FusedMLP GatedMlp Mlp"),),
             "ops.activations": (_names("flash_attn_norms", "swiglu"),),
-            "ops.fused_dense": (_names("flash_attn_norms", "FusedDense"),),
-            "ops.layer_norm": (_names("flash_attn_norms", "DropoutAddLayerNorm dropout_add_layer_norm"),),
+            "ops.fused_dense": (_names("flash_attn_mlp", "FusedDense FusedMLP fused_dense_func fused_mlp_func"),),
+            "ops.layer_norm": (_names("flash_attn_norms", "DropoutAddLayerNorm dropout_add_layer_norm layer_norm"),),
             "ops.rms_norm": (_names("flash_attn_norms", "DropoutAddRMSNorm RMSNorm dropout_add_rms_norm rms_norm"),),
             "ops.triton.cross_entropy": (_names("flash_attn_losses", "cross_entropy_loss"),),
             "ops.triton.layer_norm": (_names("flash_attn_norms", "RMSNorm layer_norm_fn rms_norm_fn"),),
+            "ops.triton.rotary": (_names("flash_attn_rotary", "apply_rotary"),),
         },
     ),
     Package(

@@ -6,6 +6,7 @@ here: the switch, a driver that answers what programs ask, the first configurati
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.abc
 import math
@@ -210,8 +211,20 @@ def _count_launches() -> Undo:
         [
             Replacement("triton.runtime.interpreter.GridExecutor", executor, "__call__", call),
             Replacement("triton.runtime.interpreter", module, "_implicit_cvt", _with_floats(module)),
+            Replacement("triton.runtime.interpreter", module.ASTTransformer, "visit_For", _count_by_tensors),
         ]
     ).undo
+
+
+def _count_by_tensors(self: Any, node: ast.For) -> ast.AST:
+    """In a compiled kernel the counter of `for i in range(n)` is a tensor: `i.to(tl.int64)` works."""
+    self.generic_visit(node)
+    called = node.iter.func if isinstance(node.iter, ast.Call) else None
+    name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+    if name == "range" and isinstance(node.target, ast.Name):
+        again = ast.Assign([ast.Name(node.target.id, ast.Store())], ast.Name(node.target.id, ast.Load()))
+        node.body.insert(0, self.visit_Assign(ast.copy_location(again, node)))
+    return node
 
 
 def _with_floats(module: Any) -> Any:
