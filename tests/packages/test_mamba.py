@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.packages.test_flash_attn import check, tensors
-from torchdevice.packages import causal_conv1d, mamba_modules, mamba_ssm
+from torchdevice.errors import CudaOnlyError
+from torchdevice.packages import (
+    causal_conv1d,
+    causal_conv1d_functions,
+    flash_attn_norms,
+    gated_norms,
+    mamba_modules,
+    mamba_simple,
+    mamba_ssm,
+    selective_scan_cuda,
+)
 
 
 def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, past: Tensor | None = None) -> Tensor:
@@ -208,11 +218,111 @@ def test_gated_normalisation(before: bool, group: int | None) -> None:
     parts = gated.unflatten(-1, (-1, group or 8))
     normed = (parts * torch.rsqrt(parts.square().mean(-1, keepdim=True) + 1e-6)).flatten(-2) * weight + bias
     expected = normed * F.silu(z) if before else normed
-    result = mamba_modules.rmsnorm_fn(x, weight, bias, z, group_size=group, norm_before_gate=before)
+    result = gated_norms.rmsnorm_fn(x, weight, bias, z, group_size=group, norm_before_gate=before)
     check(result, expected, [x, z, weight, bias])
     centred = F.layer_norm(parts, parts.shape[-1:], eps=1e-6).flatten(-2) * weight
-    plain = mamba_modules.layernorm_fn(x, weight, None, z, group_size=group, norm_before_gate=before)
+    plain = gated_norms.layernorm_fn(x, weight, None, z, group_size=group, norm_before_gate=before)
     check(plain, centred * F.silu(z) if before else centred, [x, z, weight])
-    layer = mamba_modules.RMSNorm(8, group_size=group, norm_before_gate=before).double()
-    like = mamba_modules.rmsnorm_fn(x, layer.weight, None, z, 1e-5, group, before)
+    layer = gated_norms.RMSNorm(8, group_size=group, norm_before_gate=before).double()
+    like = gated_norms.rmsnorm_fn(x, layer.weight, None, z, 1e-5, group, before)
     torch.testing.assert_close(layer(x, z), like)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("limit", [(0.0, float("inf")), (0.01, 0.05)])
+def test_the_whole_block_of_mamba_2(gated: bool, limit: tuple[float, float]) -> None:
+    torch.manual_seed(0)
+    layer = mamba_modules.Mamba2(
+        8, d_state=4, headdim=4, ngroups=2, rmsnorm=gated, dt_limit=limit, chunk_size=3
+    ).double()
+    (hidden,) = tensors((2, 5, 8))
+    z, mixed, dt = layer.in_proj(hidden).split((16, 32, 4), dim=-1)
+    mixed = F.silu(convolved(mixed.transpose(1, 2), layer.conv1d.weight.flatten(1), layer.conv1d.bias)).transpose(1, 2)
+    x, b, c = mixed.split((16, 8, 8), dim=-1)
+    x, b, c = x.unflatten(-1, (4, 4)), b.unflatten(-1, (2, 4)), c.unflatten(-1, (2, 4))
+    delta, index = F.softplus(dt + layer.dt_bias).clamp(*limit), torch.zeros(5)
+    y, last = chunked(x, delta, -torch.exp(layer.A_log), b, c, index, x.new_zeros(2, 4, 4, 4))
+    y = (y + x * layer.D[:, None]).flatten(-2) * F.silu(z)
+    if gated:
+        parts = y.unflatten(-1, (2, 8))
+        y = (parts * torch.rsqrt(parts.square().mean(-1, keepdim=True) + 1e-5)).flatten(-2) * layer.norm.weight
+    expected = layer.out_proj(y)
+    check(layer(hidden), expected, [hidden], atol=1e-6)
+    torch.testing.assert_close(layer(hidden.flatten(0, 1), seqlen=5), layer(hidden).flatten(0, 1))
+    weights = layer.conv1d.weight.flatten(1), layer.conv1d.bias, layer.dt_bias, -torch.exp(layer.A_log), layer.D, 3
+    _, state = mamba_ssm.mamba_split_conv1d_scan_combined(
+        layer.in_proj(hidden), *weights, dt_limit=limit, headdim=4, ngroups=2, return_final_states=True
+    )
+    torch.testing.assert_close(state, last)
+    with pytest.raises(CudaOnlyError, match="inference_params"):
+        layer(hidden, inference_params=object())
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("kind", [torch.nn.LayerNorm, flash_attn_norms.RMSNorm])
+def test_blocks_add_normalise_and_mix(fused: bool, kind: Any) -> None:
+    def mixer(size: int) -> Any:
+        layer = torch.nn.Linear(size, size)
+        return type("Mixer", (torch.nn.Module,), {"forward": lambda self, x, inference_params: layer(x)})()
+
+    torch.manual_seed(0)
+    block = mamba_modules.Block(6, mixer, lambda size: torch.nn.Linear(size, size), kind, fused)
+    x, residual = torch.randn(2, 3, 6), torch.randn(2, 3, 6)
+    out, kept = block(x, residual)
+    mixed = block.mixer(block.norm(x + residual), None)
+    torch.testing.assert_close(kept, mixed + x + residual)
+    torch.testing.assert_close(out, block.mlp(block.norm2(kept)))
+    simple = mamba_simple.Block(6, mixer, kind, fused, residual_in_fp32=True)
+    out, kept = simple(x.bfloat16().float())
+    torch.testing.assert_close(out, simple.mixer(simple.norm(kept), None))
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_the_compiled_module_gives_the_scan_and_its_gradients(gated: bool) -> None:
+    given_ = tensors((2, 4, 6), (2, 4, 6), (4, 3), (2, 1, 3, 6), (2, 1, 3, 6), (4,), (4,), (2, 4, 6))
+    u, delta, logs, b, c, d, bias, z = (each.detach() for each in given_)
+    a = -torch.exp(logs)
+    gate = z if gated else None
+    out, states, *rest = selective_scan_cuda.fwd(u, delta, a, b, c, d, gate, bias, True)
+    inputs = [each.requires_grad_() for each in (u, delta, a, b, c, d, bias, z)[: 8 if gated else 7]]
+    y, last = scanned(u, F.softplus(delta + bias[:, None]), a, b.expand(2, 4, 3, 6), c.expand(2, 4, 3, 6), d, None)
+    torch.testing.assert_close(out, y.detach())
+    torch.testing.assert_close(states[:, :, -1, 1::2], last.detach())
+    y = y * F.silu(z) if gated else y
+    torch.testing.assert_close(rest, [y.detach()] if gated else [])
+    slope = torch.randn_like(y)
+    expected = torch.autograd.grad(y, inputs, slope)
+    room = torch.empty_like(z)
+    found = selective_scan_cuda.bwd(u, delta, a, b, c, d, gate, bias, slope, states, out, room, True, gated)
+    torch.testing.assert_close(found[: len(expected)], list(expected))
+    if gated:
+        assert found[7] is room
+        torch.testing.assert_close(found[8], y.detach())
+
+
+@pytest.mark.parametrize("silu", [False, True])
+@pytest.mark.parametrize("states", [False, True])
+def test_convolutions_and_their_gradients_as_functions(silu: bool, states: bool) -> None:
+    x, weight, bias, first = tensors((2, 3, 6), (3, 4), (3,), (2, 3, 3))
+    past = first if states else None
+    whole = convolved(x, weight, bias, past)
+    expected = F.silu(whole) if silu else whole
+    room = torch.empty(2, 3, 3, dtype=torch.float64) if states else None
+    out = causal_conv1d_functions.causal_conv1d_fwd_function(x, weight, bias, None, past, room, silu)
+    torch.testing.assert_close(out, expected.detach())
+    slope, slope_of_last = torch.randn_like(out), torch.randn(2, 3, 3, dtype=torch.float64) if states else None
+    total = (expected * slope).sum()
+    if states:
+        torch.testing.assert_close(room, x.detach()[..., -3:])
+        total = total + (x[..., -3:] * slope_of_last).sum()
+    inputs = [x, weight, bias, *([first] if states else [])]
+    given_ = x, weight, bias, slope, None, past, slope_of_last, torch.empty_like(x), states, silu
+    found = causal_conv1d_functions.causal_conv1d_bwd_function(*given_)
+    assert found[0] is given_[7]
+    torch.testing.assert_close(found[: len(inputs)], torch.autograd.grad(total, inputs))
+    one, two = torch.randn(2, 3, 3), torch.zeros(2, 3, 3)
+    step, kernel = torch.randn(2, 3), torch.randn(3, 4)
+    two.copy_(one)
+    done = causal_conv1d_functions.causal_conv1d_update_function(step, one, kernel, None, silu, None, None)
+    like = causal_conv1d.causal_conv1d_update(step, two, kernel, None, "silu" if silu else None)
+    torch.testing.assert_close((done, one), (like, two))

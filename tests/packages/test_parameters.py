@@ -16,6 +16,7 @@ FOLDER = Path(packages.__file__).parent
 # Parameters that change how fast or where something is computed, or nothing at all; per name why they are passed over.
 PASSED_OVER = {
     "checkpoint_lvl": "memory against time",
+    "cu_seqlens": "of Mamba 2's scan: for states that are refused",
     "deterministic": "the stand-in is as deterministic as torch is told to be",
     "fused_bias_fc": "which kernel computes",
     "heuristic": "which kernel computes",
@@ -29,10 +30,13 @@ PASSED_OVER = {
     "pack_gqa": "how a kernel is launched",
     "precomputed_lse": "saves a sum that is computed here",
     "save_pre_act": "memory against time",
+    "scan": "computed again",
     "scheduler_metadata": "how a kernel is launched",
     "sequence_parallel": "a process group is refused",
     "sm_margin": "how a kernel is launched",
+    "states": "computed again",
     "use_fast_path": "which kernel computes",
+    "use_mem_eff_path": "which kernel computes",
     "capturable": "for CUDA's graphs",
     "fp32_optimizer_states": "states have the dtype of the parameters; for half precision that is a known difference",
     "materialize_master_grads": "there are no master gradients",

@@ -37,6 +37,7 @@ PROGRAMS = (
     Program("transformers_whisper", ("transformers",), tolerance=5e-3),
     Program("transformers_sdpa", ("transformers",)),
     Program("transformers_flash_attention", ("transformers",), on_cpu=(("flash_attention_2", "sdpa"), ("cuda", "cpu"))),
+    Program("transformers_mamba", ("transformers",)),
     Program(
         "diffusers_xformers",
         ("diffusers",),

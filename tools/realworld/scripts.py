@@ -205,10 +205,61 @@ LIGER: Replacements = (
     ("LigerSiLUMulFunction.apply(self.gate(y), self.up(y))", "torch.nn.functional.silu(self.gate(y)) * self.up(y)"),
     ("cuda", "cpu"),
 )
+MAMBA: Replacements = (
+    (
+        "from causal_conv1d import causal_conv1d_fn\n"
+        "from mamba_ssm.ops.selective_scan_interface import mamba_inner_fn, selective_scan_fn\n"
+        "from torch import nn\n",
+        "from torch import nn\n"
+        "from torch.nn import functional as F\n"
+        "def causal_conv1d_fn(x, weight, bias, activation):\n"
+        "    return F.silu(F.conv1d(F.pad(x, (3, 0)), weight.unsqueeze(1), bias, groups=len(weight)))\n"
+        "def selective_scan_fn(u, delta, a, b, c, skip, z, bias, delta_softplus):\n"
+        "    delta, state, out = F.softplus(delta + bias[:, None]), 0, []\n"
+        "    for t in range(u.shape[2]):\n"
+        "        step = delta[..., t, None]\n"
+        "        state = state * torch.exp(step * a) + step * u[..., t, None] * b[:, None, :, t]\n"
+        "        out.append((state * c[:, None, :, t]).sum(-1) + skip * u[..., t])\n"
+        "    return torch.stack(out, dim=2) * F.silu(z)\n",
+    ),
+    ("if self.fused:", "if False:"),
+    ("cuda", "cpu"),
+)
+# Without the module of its kernels mamba_ssm cannot be imported at all: the judge takes the package's scan and norms in
+# plain torch.
+MAMBA_SSM: Replacements = (
+    (
+        "import torch\n",
+        "import sys, types\n"
+        'sys.modules["selective_scan_" + "cuda"] = types.ModuleType("none")\n'
+        "import torch\n"
+        "from mamba_ssm.models import mixer_seq_simple\n"
+        "from mamba_ssm.modules import mamba_simple\n"
+        "from mamba_ssm.ops.selective_scan_interface import selective_scan_ref\n"
+        "mamba_simple.selective_scan_fn = selective_scan_ref\n"
+        "mixer_seq_simple.RMSNorm = torch.nn.RMSNorm\n",
+    ),
+    ("fused_add_norm=True", "fused_add_norm=False"),
+    ('to("cuda")', 'to("cpu")'),
+)
+# The package's own functions in plain torch.
+FLA: Replacements = (
+    ("from fla.ops.gla import chunk_gla\n", "from fla.ops.gla.naive import naive_recurrent_gla as chunk_gla\n"),
+    (
+        "from fla.ops.delta_rule import fused_recurrent_delta_rule\n",
+        "from fla.ops.delta_rule.naive import delta_rule_recurrence\n"
+        "def fused_recurrent_delta_rule(*given):\n"
+        "    return delta_rule_recurrence(*(x.transpose(1, 2) for x in given))[0].transpose(1, 2), None\n",
+    ),
+    ("cuda", "cpu"),
+)
 PACKAGES = (
     Program("flash_attn_model", fast=True, on_cpu=FLASH_ATTN),
     Program("triton_kernel", ("triton", "numpy"), on_cpu=(("total = add(x, y)", "total = x + y"), ("cuda", "cpu"))),
     Program("liger_kernels", ("liger-kernel", "triton", "numpy"), on_cpu=LIGER, tolerance=1e-3),
+    Program("linear_attention", ("flash-linear-attention", "triton", "numpy"), on_cpu=FLA, tolerance=1e-3),
+    Program("mamba_scan", fast=True, on_cpu=MAMBA),
+    Program("mamba_language_model", ("mamba-ssm", "triton", "numpy"), on_cpu=MAMBA_SSM, tolerance=1e-3),
 )
 
 NEGATIVE = (

@@ -50,6 +50,8 @@ def causal_conv1d_fn(
     """x (batch, channels, length) convolved; the last steps of x too, where a next call goes on from them."""
     width = weight.shape[1]
     if seq_idx is not None:
+        assert initial_states is None, "initial_states must be None if seq_idx is not None"
+        assert not return_final_states, "If seq_idx is not None, we don't return final_states_out"
         return _within_sequences(x, weight, bias, seq_idx, activation)
     past = F.pad(x, (width - 1, 0)) if initial_states is None else torch.cat((initial_states.to(x.dtype), x), dim=-1)
     out = convolve(past, weight, bias, activation)

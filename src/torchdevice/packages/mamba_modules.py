@@ -1,4 +1,4 @@
-"""mamba_ssm's layers: Mamba, with the names that checkpoints have, and gated normalisation."""
+"""mamba_ssm's layers with the names that checkpoints have: Mamba, Mamba 2, and the block around them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from torchdevice.packages.causal_conv1d import convolve
 from torchdevice.packages.counting import counted
-from torchdevice.packages.mamba_ssm import selective_scan
-from torchdevice.packages.norms import layer_norm, rms_norm
+from torchdevice.packages.flash_attn_norms import RMSNorm, layer_norm_fn
+from torchdevice.packages.gated_norms import RMSNorm as GatedRMSNorm
+from torchdevice.packages.mamba_ssm import mamba_split_conv1d_scan_combined, selective_scan
+from torchdevice.packages.refusals import refuse_arguments
 
 
 @counted("mamba_ssm.Mamba", "conv1d and a scan in blocks")
@@ -84,75 +86,134 @@ class Mamba(nn.Module):
         return self.out_proj(y.transpose(1, 2))
 
 
-@counted("mamba_ssm.ops.triton.layernorm_gated.rmsnorm_fn", "rms_norm")
-def rmsnorm_fn(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    z: Tensor | None = None,
-    eps: float = 1e-6,
-    group_size: int | None = None,
-    norm_before_gate: bool = True,
-) -> Tensor:
-    """RMSNorm over groups of channels, with a gate before or after it."""
-    return _gated(x, weight, bias, z, eps, group_size, norm_before_gate, rms=True)
+_CACHES = "the stand-in for mamba_ssm keeps no cache: pass whole sequences"
 
 
-@counted("mamba_ssm.ops.triton.layernorm_gated.layernorm_fn", "layer_norm")
-def layernorm_fn(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    z: Tensor | None = None,
-    eps: float = 1e-6,
-    group_size: int | None = None,
-    norm_before_gate: bool = True,
-    is_rms_norm: bool = False,
-) -> Tensor:
-    """LayerNorm over groups of channels, with a gate before or after it."""
-    return _gated(x, weight, bias, z, eps, group_size, norm_before_gate, rms=is_rms_norm)
-
-
-def _gated(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    z: Tensor | None,
-    eps: float,
-    group: int | None,
-    before: bool,
-    rms: bool,
-) -> Tensor:
-    wide = torch.promote_types(x.dtype, torch.float32)
-    y = x.to(wide)
-    if z is not None and not before:
-        y = y * F.silu(z.to(wide))
-    parts = y.unflatten(-1, (-1, group or x.shape[-1]))
-    normed = (rms_norm(parts, None, eps) if rms else layer_norm(parts, None, None, eps)).flatten(-2)
-    y = normed * weight.to(wide) + (0.0 if bias is None else bias.to(wide))
-    if z is not None and before:
-        y = y * F.silu(z.to(wide))
-    return y.to(x.dtype)
-
-
-@counted("mamba_ssm.ops.triton.layernorm_gated.RMSNorm", "rms_norm")
-class RMSNorm(nn.RMSNorm):
-    """The gated RMSNorm as a layer."""
-
-    bias = None
+@counted("mamba_ssm.Mamba2", "conv1d and a scan in chunks")
+class Mamba2(nn.Module):
+    """A block of Mamba 2: (batch, length, width) to the same."""
 
     def __init__(
         self,
-        hidden_size: int,
-        eps: float = 1e-5,
-        group_size: int | None = None,
-        norm_before_gate: bool = True,
+        d_model: int,
+        d_state: int = 128,
+        d_conv: int = 4,
+        conv_init: float | None = None,
+        expand: int = 2,
+        headdim: int = 64,
+        d_ssm: int | None = None,
+        ngroups: int = 1,
+        A_init_range: tuple[float, float] = (1, 16),  # noqa: N803
+        D_has_hdim: bool = False,  # noqa: N803
+        rmsnorm: bool = True,
+        norm_before_gate: bool = False,
+        dt_min: float = 0.001,
+        dt_max: float = 0.1,
+        dt_init_floor: float = 1e-4,
+        dt_limit: tuple[float, float] = (0.0, float("inf")),
+        bias: bool = False,
+        conv_bias: bool = True,
+        chunk_size: int = 256,
+        use_mem_eff_path: bool = True,
+        layer_idx: int | None = None,
+        process_group: Any = None,
+        sequence_parallel: bool = True,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(hidden_size, eps=eps, device=device, dtype=dtype)
-        self.group_size, self.norm_before_gate = group_size, norm_before_gate
+        super().__init__()
+        inner = expand * d_model
+        parts = {"process_group": process_group, "d_ssm": d_ssm is not None and d_ssm != inner}
+        refuse_arguments("mamba_ssm.Mamba2", "the stand-in has one process, and no MLP beside the scan", parts)
+        where = {"device": device, "dtype": dtype}
+        self.d_model, self.d_state, self.d_conv, self.expand, self.headdim = d_model, d_state, d_conv, expand, headdim
+        self.d_inner, self.d_ssm, self.ngroups, self.nheads = inner, inner, ngroups, inner // headdim
+        self.D_has_hdim, self.rmsnorm, self.norm_before_gate = D_has_hdim, rmsnorm, norm_before_gate
+        self.dt_limit, self.chunk_size, self.layer_idx, self.activation = dt_limit, chunk_size, layer_idx, "silu"
+        mixed = inner + 2 * ngroups * d_state
+        self.in_proj = nn.Linear(d_model, inner + mixed + self.nheads, bias=bias, **where)
+        self.conv1d = nn.Conv1d(mixed, mixed, d_conv, groups=mixed, padding=d_conv - 1, bias=conv_bias, **where)
+        if conv_init is not None:
+            nn.init.uniform_(self.conv1d.weight, -conv_init, conv_init)
+        steps = torch.rand(self.nheads, device=device) * (math.log(dt_max) - math.log(dt_min)) + math.log(dt_min)
+        steps = steps.exp().clamp(min=dt_init_floor)
+        self.dt_bias = nn.Parameter((steps + torch.log(-torch.expm1(-steps))).to(dtype))  # the inverse of softplus
+        sizes = torch.empty(self.nheads, dtype=torch.float32, device=device).uniform_(*A_init_range)
+        self.A_log = nn.Parameter(sizes.log().to(dtype))
+        self.D = nn.Parameter(torch.ones(inner if D_has_hdim else self.nheads, device=device))
+        for each in (self.dt_bias, self.A_log, self.D):
+            each._no_weight_decay = True  # type: ignore[attr-defined]
+        if rmsnorm:
+            self.norm = GatedRMSNorm(inner, 1e-5, inner // ngroups, norm_before_gate, **where)
+        self.out_proj = nn.Linear(inner, d_model, bias=bias, **where)
 
-    def forward(self, x: Tensor, z: Tensor | None = None) -> Tensor:
-        """The normalised x."""
-        return _gated(x, self.weight, None, z, self.eps or 1e-5, self.group_size, self.norm_before_gate, rms=True)
+    def forward(
+        self,
+        u: Tensor,
+        seqlen: int | None = None,
+        seq_idx: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        inference_params: Any = None,
+    ) -> Tensor:
+        """u is (batch, length, width), with `seqlen` (batch · length, width)."""
+        cached = {"inference_params": inference_params, "cu_seqlens": cu_seqlens}
+        refuse_arguments("mamba_ssm.Mamba2", _CACHES, cached)
+        rows = u if seqlen is None else u.unflatten(0, (-1, seqlen))
+        out = mamba_split_conv1d_scan_combined(
+            self.in_proj(rows),
+            self.conv1d.weight.flatten(1),
+            self.conv1d.bias,
+            self.dt_bias,
+            -torch.exp(self.A_log.float()),
+            self.D.unflatten(0, (-1, self.headdim)) if self.D_has_hdim else self.D,
+            self.chunk_size,
+            seq_idx=seq_idx,
+            dt_limit=self.dt_limit,
+            activation=self.activation,
+            rmsnorm_weight=self.norm.weight if self.rmsnorm else None,
+            rmsnorm_eps=self.norm.eps or 1e-5 if self.rmsnorm else 1e-6,
+            outproj_weight=self.out_proj.weight,
+            outproj_bias=self.out_proj.bias,
+            headdim=None if self.D_has_hdim else self.headdim,
+            ngroups=self.ngroups,
+            norm_before_gate=self.norm_before_gate,
+        )
+        return out if seqlen is None else out.flatten(0, 1)
+
+
+class Block(nn.Module):
+    """Adds the residual, normalises and mixes, then the same with an MLP; gives the result and the residual."""
+
+    def __init__(
+        self,
+        dim: int,
+        mixer_cls: Any,
+        mlp_cls: Any = nn.Identity,
+        norm_cls: Any = nn.LayerNorm,
+        fused_add_norm: bool = False,
+        residual_in_fp32: bool = False,
+    ) -> None:
+        super().__init__()
+        self.residual_in_fp32, self.fused_add_norm = residual_in_fp32, fused_add_norm
+        self.mixer, self.norm = mixer_cls(dim), norm_cls(dim)
+        self.mlp = None if mlp_cls is nn.Identity else mlp_cls(dim)
+        if self.mlp is not None:
+            self.norm2 = norm_cls(dim)
+
+    def _normed(self, norm: Any, x: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
+        if self.fused_add_norm:
+            asked = {"prenorm": True, "residual_in_fp32": self.residual_in_fp32, "eps": norm.eps}
+            return layer_norm_fn(x, norm.weight, norm.bias, residual, is_rms_norm=isinstance(norm, RMSNorm), **asked)
+        total = x if residual is None else x + residual
+        return norm(total.to(norm.weight.dtype)), total.float() if self.residual_in_fp32 else total
+
+    def forward(
+        self, hidden_states: Tensor, residual: Tensor | None = None, inference_params: Any = None, **options: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Both go to the next block."""
+        x, residual = self._normed(self.norm, hidden_states, residual)
+        x = self.mixer(x, inference_params=inference_params, **options)
+        if self.mlp is not None:
+            x, residual = self._normed(self.norm2, x, residual)
+            x = self.mlp(x)
+        return x, residual

@@ -15,9 +15,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torchdevice.errors import CudaOnlyError, explain_error
-from torchdevice.packages.causal_conv1d import convolve
+from torchdevice.packages.causal_conv1d import causal_conv1d_fn, convolve
 from torchdevice.packages.counting import counted
+from torchdevice.packages.gated_norms import rmsnorm_fn
 from torchdevice.packages.norms import rms_norm
+from torchdevice.packages.refusals import refuse_arguments
 
 STEPS = 64  # a block
 
@@ -115,6 +117,9 @@ def selective_scan_fn(
     return selective_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus, return_last_state)
 
 
+selective_scan_ref = selective_scan_fn  # the package's slow version of the same
+
+
 @counted("mamba_ssm.ops.selective_scan_interface.mamba_inner_fn", "a scan in blocks")
 def mamba_inner_fn(
     xz: Tensor,
@@ -204,14 +209,38 @@ def mamba_chunk_scan_combined(
     dt_bias: Tensor | None = None,
     initial_states: Tensor | None = None,
     seq_idx: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
     dt_softplus: bool = False,
     dt_limit: tuple[float, float] = (0.0, float("inf")),
     return_final_states: bool = False,
+    return_varlen_states: bool = False,
 ) -> Any:
     """Mamba 2's scan.
 
     x is (batch, length, heads, width), dt (batch, length, heads), B and C (batch, length, groups, size).
     """
+    states = {"return_varlen_states": return_varlen_states}
+    refuse_arguments("mamba_chunk_scan_combined", "the stand-in keeps the last state alone", states)
+    asked = D, z, dt_bias, initial_states, seq_idx, dt_softplus, dt_limit, return_final_states
+    return _chunk_scan(x, dt, A, B, C, chunk_size, *asked)
+
+
+def _chunk_scan(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,  # noqa: N803
+    B: Tensor,  # noqa: N803
+    C: Tensor,  # noqa: N803
+    chunk_size: int,
+    D: Tensor | None,  # noqa: N803
+    z: Tensor | None,
+    dt_bias: Tensor | None,
+    initial_states: Tensor | None,
+    seq_idx: Tensor | None,
+    dt_softplus: bool,
+    dt_limit: tuple[float, float],
+    return_final_states: bool,
+) -> Any:
     wide = torch.promote_types(x.dtype, torch.float32)
     delta = dt.to(wide) if dt_bias is None else dt.to(wide) + dt_bias.to(wide)
     delta = (F.softplus(delta) if dt_softplus else delta).clamp(*dt_limit)
@@ -250,3 +279,46 @@ def _chunk(
     last = torch.exp(sums[..., -1:] - sums) * (sequence == sequence[:, -1:]).unsqueeze(1)
     state = state * carried[..., -1, None, None] + torch.einsum("bshp,bshn,bhs->bhpn", x, b, last)
     return y, state
+
+
+@counted("mamba_ssm.ops.triton.ssd_combined.mamba_split_conv1d_scan_combined", "conv1d and a scan in chunks")
+def mamba_split_conv1d_scan_combined(
+    zxbcdt: Tensor,
+    conv1d_weight: Tensor,
+    conv1d_bias: Tensor | None,
+    dt_bias: Tensor,
+    A: Tensor,  # noqa: N803
+    D: Tensor,  # noqa: N803
+    chunk_size: int,
+    initial_states: Tensor | None = None,
+    seq_idx: Tensor | None = None,
+    dt_limit: tuple[float, float] = (0.0, float("inf")),
+    return_final_states: bool = False,
+    activation: str | None = "silu",
+    rmsnorm_weight: Tensor | None = None,
+    rmsnorm_eps: float = 1e-6,
+    outproj_weight: Tensor | None = None,
+    outproj_bias: Tensor | None = None,
+    headdim: int | None = None,
+    ngroups: int = 1,
+    norm_before_gate: bool = True,
+) -> Any:
+    """A whole block of Mamba 2 after its first projection: convolution, scan, gated RMSNorm and the last projection."""
+    heads, width = D.shape if D.dim() == 2 else (len(D), headdim)
+    assert width is not None, "headdim must be passed where D has one axis"
+    inner = heads * width
+    size = (zxbcdt.shape[-1] - 2 * inner - heads) // (2 * ngroups)
+    z, mixed, dt = zxbcdt.split((inner, inner + 2 * ngroups * size, heads), dim=-1)
+    mixed = causal_conv1d_fn(mixed.transpose(1, 2), conv1d_weight, conv1d_bias, seq_idx, activation=activation)
+    x, b, c = mixed.transpose(1, 2).split((inner, ngroups * size, ngroups * size), dim=-1)
+    x, gate = (each.unflatten(-1, (heads, width)) for each in (x, z))
+    b, c = (each.unflatten(-1, (ngroups, size)) for each in (b, c))
+    gate_in_scan = gate if rmsnorm_weight is None else None
+    asked = D, gate_in_scan, dt_bias, initial_states, seq_idx, True, dt_limit, True
+    out, last = _chunk_scan(x, dt, A, b, c, chunk_size, *asked)
+    out = out.flatten(-2)
+    if rmsnorm_weight is not None:
+        out = rmsnorm_fn(out, rmsnorm_weight, None, z, rmsnorm_eps, inner // ngroups, norm_before_gate)
+    if outproj_weight is not None:
+        out = F.linear(out, outproj_weight, outproj_bias)
+    return (out, last) if return_final_states else out

@@ -169,6 +169,12 @@ ROWS = (
         "states of packed sequences (causal_conv1d_varlen)",
         {
             "": (_names("causal_conv1d", "causal_conv1d_fn causal_conv1d_update"),),
+            "cpp_functions": (
+                _names(
+                    "causal_conv1d_functions",
+                    "causal_conv1d_bwd_function causal_conv1d_fwd_function causal_conv1d_update_function",
+                ),
+            ),
             "causal_conv1d_interface": (_names("causal_conv1d", "causal_conv1d_fn causal_conv1d_update"),),
         },
     ),
@@ -176,17 +182,32 @@ ROWS = (
         "mamba_ssm",
         "2.2.4",
         "a scan in blocks of steps, by torch's element-wise operators",
-        "Mamba2 and whole models, complex states, caches inside the Mamba layer",
+        "whole models, complex states, caches inside layers, Mamba 3 (a mamba_ssm that was installed without kernels "
+        "has them: `MAMBA_FORCE_BUILD=TRUE MAMBA_SKIP_CUDA_BUILD=TRUE pip install --no-deps --no-build-isolation "
+        "mamba-ssm`)",
         {
-            "": (_names("mamba_ssm", "mamba_inner_fn selective_scan_fn"), _names("mamba_modules", "Mamba")),
-            "modules.mamba_simple": (_names("mamba_modules", "Mamba"),),
-            "ops.selective_scan_interface": (_names("mamba_ssm", "mamba_inner_fn selective_scan_fn"),),
+            "": (_names("mamba_ssm", "mamba_inner_fn selective_scan_fn"), _names("mamba_modules", "Mamba Mamba2")),
+            "modules.block": (_names("mamba_modules", "Block"),),
+            "modules.mamba2": (_names("mamba_modules", "Mamba2"),),
+            "modules.mamba_simple": (_names("mamba_modules", "Mamba"), _names("mamba_simple", "Block")),
+            "ops.selective_scan_interface": (
+                _names("mamba_ssm", "mamba_inner_fn selective_scan_fn selective_scan_ref"),
+            ),
             "ops.triton.layer_norm": (_names("flash_attn_norms", "RMSNorm layer_norm_fn rms_norm_fn"),),
             "ops.triton.layernorm": (_names("flash_attn_norms", "RMSNorm layer_norm_fn rms_norm_fn"),),
-            "ops.triton.layernorm_gated": (_names("mamba_modules", "RMSNorm layernorm_fn rmsnorm_fn"),),
+            "ops.triton.layernorm_gated": (_names("gated_norms", "RMSNorm layernorm_fn rmsnorm_fn"),),
             "ops.triton.selective_state_update": (_names("mamba_ssm", "selective_state_update"),),
-            "ops.triton.ssd_combined": (_names("mamba_ssm", "mamba_chunk_scan_combined"),),
+            "ops.triton.ssd_combined": (
+                _names("mamba_ssm", "mamba_chunk_scan_combined mamba_split_conv1d_scan_combined"),
+            ),
         },
+    ),
+    Package(
+        "selective_scan_cuda",
+        "2.2.4",
+        "the scan of the stand-in for mamba_ssm",
+        "states before the last one",
+        {"": (_names("selective_scan_cuda", "bwd fwd"),)},
     ),
     Package(
         "deepspeed",
