@@ -28,6 +28,52 @@ def test_deepspeeds_adam_is_torchs(decoupled: bool) -> None:
         torch.testing.assert_close(trained(mine), expected)
 
 
+@pytest.mark.parametrize("corrected", [True, False])
+@pytest.mark.parametrize("decoupled", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("kind", "kept"), [(deepspeed.DeepSpeedCPUAdam, None), (apex.FusedAdam, None), (deepspeed.FusedAdam, "own")]
+)
+def test_adam_of_half_precision_computes_in_float32(
+    kind: Any, kept: str | None, dtype: torch.dtype, decoupled: bool, corrected: bool
+) -> None:
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.randn(8).to(dtype))
+    mode = {"adamw_mode" if kind is deepspeed.DeepSpeedCPUAdam else "adam_w_mode": decoupled}
+    optimizer = kind([weight], lr=0.01, weight_decay=0.1, bias_correction=corrected, **mode)
+    own = dtype if kept else torch.float32
+    expected, first, second = weight.detach().clone(), torch.zeros(8, dtype=own), torch.zeros(8, dtype=own)
+    for step in range(1, 5):
+        slope = (torch.randn(8) * 1e-3).to(dtype)
+        weight.grad = slope.clone()
+        optimizer.step()
+        whole, slope = expected.double(), slope.double()
+        if decoupled:
+            whole = whole * (1 - 0.01 * 0.1)
+        else:
+            slope = slope + 0.1 * whole
+        one, two = 0.9 * first.double() + 0.1 * slope, 0.999 * second.double() + 0.001 * slope**2
+        scale = (1 - 0.9**step, 1 - 0.999**step) if corrected else (1.0, 1.0)
+        expected = (whole - 0.01 * (one / scale[0]) / ((two / scale[1]).sqrt() + 1e-8)).to(dtype)
+        first, second = one.to(own), two.to(own)
+        assert optimizer.state[weight]["exp_avg"].dtype == optimizer.state[weight]["exp_avg_sq"].dtype == own
+        torch.testing.assert_close(weight.detach(), expected, atol=0, rtol=0.01 if kept else torch.finfo(dtype).eps)
+
+
+def test_deepspeeds_adam_for_the_cpu_keeps_narrow_states_if_asked() -> None:
+    weight = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+    optimizer = deepspeed.DeepSpeedCPUAdam([weight], fp32_optimizer_states=False)
+    weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    assert optimizer.state[weight]["exp_avg"].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", [deepspeed.DeepSpeedCPUAdam, deepspeed.FusedAdam, apex.FusedAdam])
+def test_no_fused_adam_has_amsgrad(kind: Any) -> None:
+    with pytest.raises(RuntimeError, match="AMSGrad"):
+        kind([torch.nn.Parameter(torch.ones(3))], amsgrad=True)
+
+
 WHERE: dict[str, Any] = {"device": "cpu", "params_dtype": torch.float64}
 
 
@@ -94,7 +140,6 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((apex.FusedSGD, [torch.zeros(1)]), {"wd_after_momentum": True}),
     ((apex.FusedAdagrad, [torch.zeros(1)]), {"adagrad_w_mode": True}),
     ((apex.FusedAdam, [torch.zeros(1).half()]), {"master_weights": True}),
-    ((apex.FusedAdam, [torch.zeros(1)]), {"amsgrad": True, "bias_correction": False}),
     ((apex_amp.initialize, torch.nn.ReLU()), {"cast_model_outputs": torch.float16}),
     ((apex_amp.initialize, torch.nn.ReLU()), {"max_loss_scale": 8.0}),
 ]

@@ -38,7 +38,6 @@ PASSED_OVER = {
     "use_fast_path": "which kernel computes",
     "use_mem_eff_path": "which kernel computes",
     "capturable": "for CUDA's graphs",
-    "fp32_optimizer_states": "states have the dtype of the parameters; for half precision that is a known difference",
     "materialize_master_grads": "there are no master gradients",
     "causal_diagonal": "xformers passes it over too",
     "num_attention_heads": "the tensors say it",

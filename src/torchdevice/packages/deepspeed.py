@@ -10,12 +10,14 @@ from torchdevice.packages.optimizers import Adam
 
 @counted("deepspeed.ops.adam.FusedAdam", "torch.optim.Adam")
 class FusedAdam(Adam):
-    """Adam, or AdamW."""
+    """Adam, or AdamW. Its moments have the dtype of the parameters."""
+
+    _keeps_float32 = False
 
 
 @counted("deepspeed.ops.adam.DeepSpeedCPUAdam", "torch.optim.Adam")
 class DeepSpeedCPUAdam(Adam):
-    """The same by the name of DeepSpeed's version for the CPU."""
+    """The same by the name of DeepSpeed's version for the CPU. Its moments are in float32, unless that is unwanted."""
 
     def __init__(
         self,
@@ -30,3 +32,4 @@ class DeepSpeedCPUAdam(Adam):
         fp32_optimizer_states: bool = True,
     ) -> None:
         super().__init__(model_params, lr, bias_correction, betas, eps, adamw_mode, weight_decay, amsgrad)
+        self._keeps_float32 = fp32_optimizer_states

@@ -12,7 +12,7 @@ from torchdevice.packages.refusals import refuse_arguments
 
 Closure = Callable[[], Any] | None
 _FLOAT32 = 4  # bytes
-_WHY = "the stand-in computes by torch's Adam, which keeps no copies in float32 and corrects the largest moments"
+_WHY = "the stand-in keeps no copies of parameters in float32"
 
 
 class ZeroesAsAsked(torch.optim.Optimizer):
@@ -26,7 +26,9 @@ class ZeroesAsAsked(torch.optim.Optimizer):
 
 
 class Adam(ZeroesAsAsked, torch.optim.Adam):
-    """torch's Adam; `bias_correction=False` takes the moments as they are."""
+    """torch's Adam; half-precision parameters are computed in float32, and `bias_correction=False` is honoured."""
+
+    _keeps_float32 = True  # the moments of half-precision parameters
 
     def __init__(
         self,
@@ -42,44 +44,54 @@ class Adam(ZeroesAsAsked, torch.optim.Adam):
         capturable: bool = False,
         master_weights: bool = False,
     ) -> None:
-        plain_amsgrad = amsgrad and not bias_correction
-        refuse_arguments("a fused Adam", _WHY, {"amsgrad and bias_correction=False": plain_amsgrad})
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, decoupled_weight_decay=adam_w_mode)
-        narrow = any(each.element_size() < _FLOAT32 for group in self.param_groups for each in group["params"])
-        refuse_arguments("a fused Adam", _WHY, {"master_weights": master_weights and narrow})
+        if amsgrad:
+            raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
+        super().__init__(params, lr, betas, eps, weight_decay, decoupled_weight_decay=adam_w_mode)
+        refuse_arguments("a fused Adam", _WHY, {"master_weights": master_weights and self._has_narrow()})
         self._set_grad_none = set_grad_none
         for group in self.param_groups:
             group["bias_correction"] = bias_correction
+
+    def _has_narrow(self) -> bool:
+        return any(each.element_size() < _FLOAT32 for group in self.param_groups for each in group["params"])
 
     @torch.no_grad()
     def step(self, closure: Closure = None, *args: Any, **kwargs: Any) -> Any:
         """One step; scales that older versions took here are refused."""
         if any(value is not None for value in (*args, *kwargs.values())):
             raise RuntimeError("the fused Adam takes no gradients or scales in step(); use amp.scale_loss")
-        if all(group["bias_correction"] for group in self.param_groups):
+        if all(group["bias_correction"] for group in self.param_groups) and not self._has_narrow():
             return super().step(closure)
         loss = torch.enable_grad()(closure)() if closure is not None else None
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._plain(parameter, group)
+                    self._update(parameter, group)
         return loss
 
-    def _plain(self, parameter: Tensor, group: dict[str, Any]) -> None:
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
         state, gradient = self.state[parameter], parameter.grad
         assert gradient is not None
+        wide = torch.promote_types(parameter.dtype, torch.float32)
         if not state:
+            kept = wide if self._keeps_float32 else parameter.dtype
             state["step"] = torch.zeros(())
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            state["exp_avg"], state["exp_avg_sq"] = (torch.zeros_like(parameter, dtype=kept) for _ in range(2))
         beta1, beta2 = group["betas"]
         state["step"] += 1
+        corrected, steps = group["bias_correction"], int(state["step"])
+        whole, slope = parameter.to(wide), gradient.to(wide)
         if group["decoupled_weight_decay"]:
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            whole = whole * (1 - group["lr"] * group["weight_decay"])
         else:
-            gradient = gradient + group["weight_decay"] * parameter
-        state["exp_avg"].lerp_(gradient, 1 - beta1)
-        state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        parameter.addcdiv_(state["exp_avg"], state["exp_avg_sq"].sqrt() + group["eps"], value=-group["lr"])
+            slope = slope + group["weight_decay"] * whole
+        first = state["exp_avg"].to(wide).lerp(slope, 1 - beta1)
+        second = (state["exp_avg_sq"].to(wide) * beta2).addcmul(slope, slope, value=1 - beta2)
+        state["exp_avg"].copy_(first)
+        state["exp_avg_sq"].copy_(second)
+        length = group["lr"] / (1 - beta1**steps if corrected else 1.0)
+        root = (second / (1 - beta2**steps if corrected else 1.0)).sqrt() + group["eps"]
+        parameter.copy_(whole.addcdiv(first, root, value=-length))
 
 
 class Lamb(ZeroesAsAsked):
