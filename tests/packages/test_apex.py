@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from tests.packages.test_flash_attn import tensors
 from tests.packages.test_flash_attn_parts import layer_norm, rms
-from torchdevice.packages import apex, apex_amp
+from torchdevice.errors import CudaOnlyError
+from torchdevice.packages import apex, apex_amp, apex_half
 
 
 def test_normalisations_take_weights_of_another_dtype() -> None:
@@ -153,3 +154,44 @@ def test_gradients_that_are_not_finite_skip_a_step_and_halve_the_scale() -> None
     apex_amp.initialize(nn.Linear(1, 1))
     apex_amp.load_state_dict(saved)
     assert apex_amp.state_dict() == saved
+
+
+def test_networks_in_half_precision_keep_their_batch_norms() -> None:
+    network = apex_half.network_to_half(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)))
+    assert [each.dtype for each in network.parameters()] == [torch.float16] * 2 + [torch.float32] * 2
+    assert network[0](torch.ones(2)).dtype == torch.float16
+    own, master = apex_half.prep_param_lists(network)
+    own[0].grad = torch.full_like(own[0], 0.5)
+    apex_half.model_grads_to_master_grads(own, master)
+    torch.optim.SGD(master, lr=1.0).step()
+    expected = (master[0].detach()).half()
+    apex_half.master_params_to_model_params(own, master)
+    assert master[0].dtype == torch.float32
+    torch.testing.assert_close(own[0].detach(), expected)
+    assert not apex_half.multi_tensor_applier.available
+    with pytest.raises(CudaOnlyError, match="no compiled module"):
+        apex_half.multi_tensor_applier(torch.add, None, [])
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_larc_gives_each_parameter_a_rate_of_its_own(clip: bool) -> None:
+    weights = [torch.nn.Parameter(torch.tensor([3.0, 4.0])), torch.nn.Parameter(torch.zeros(2))]
+    optimizer = apex_half.LARC(torch.optim.SGD(weights, lr=0.1, weight_decay=0.2), trust_coefficient=0.3, clip=clip)
+    for weight in weights:
+        weight.grad = torch.tensor([0.0, 2.0])
+    optimizer.step()
+    rate = 0.3 * 5 / (2 + 5 * 0.2 + 1e-8)
+    rate = min(rate / 0.1, 1) if clip else rate
+    expected = torch.tensor([3.0, 4.0]) - 0.1 * rate * (torch.tensor([0.0, 2.0]) + 0.2 * torch.tensor([3.0, 4.0]))
+    torch.testing.assert_close(weights[0].detach(), expected)
+    torch.testing.assert_close(weights[1].detach(), torch.tensor([0.0, -0.2]))
+    assert optimizer.param_groups[0]["weight_decay"] == 0.2
+    optimizer.zero_grad()
+    assert weights[0].grad is None
+
+
+def test_one_process_is_one_group_of_batch_norms() -> None:
+    assert apex.create_syncbn_process_group(0) is None
+    assert apex.create_syncbn_process_group(1) is None
+    with pytest.raises(ValueError, match="groups of 2"):
+        apex.create_syncbn_process_group(2)

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
 
+from tools.imports import count
+from tools.imports.packages import COUNTED, OTHERS, is_served, reason
 from torchdevice.packages.libraries import CHECKS
 from torchdevice.packages.table import MODULES, ROWS, Names, Package
 
@@ -64,6 +67,50 @@ def _section(row: Package) -> Iterator[str]:
                 yield f"| `{module}.{name}` | {_described(offer, name)} |"
 
 
+def counted() -> dict[str, tuple[int, int, int]]:
+    """Per name: files and distributions of the wheels, and files of the source index."""
+    wheels = json.loads(count.DATA.read_text(encoding="utf-8"))["names"]
+    seen = json.loads(count.SEEN.read_text(encoding="utf-8"))["files"]
+    return {name: (*wheels.get(name, (0, 0)), seen.get(name, 0)) for name in {*wheels, *seen}}
+
+
+def is_common(files: tuple[int, int, int]) -> bool:
+    """What two distributions import, or two files of the source index."""
+    return files[1] >= 2 or files[2] >= 2
+
+
+def _imports() -> Iterator[str]:
+    data = json.loads(count.DATA.read_text(encoding="utf-8"))
+    seen = json.loads(count.SEEN.read_text(encoding="utf-8"))
+    yield "## What public code imports"
+    yield (
+        f"Counted on {data['date']}: `python -m tools.imports.count` read the imports in {len(data['distributions'])} wheels of the "
+        f"package index (files, distributions); {seen['queries']} searches for exact strings in an index of public repositories gave "
+        "at most ten files each (index; so a figure there is a lower bound). Names of two distributions or two files of the index are "
+        "listed. Names of `triton.language`, which all exist, and names below a class are not."
+    )
+    yield ""
+    yield "| name | files | distributions | index | stand-in |"
+    yield "| --- | --- | --- | --- | --- |"
+    rows = counted()
+    for name in sorted(rows, key=lambda name: (name.partition(".")[0], *(-each for each in rows[name]), name)):
+        package = name.partition(".")[0]
+        if not is_common(rows[name]) or package not in COUNTED or package in OTHERS or name == package:
+            continue
+        if name.startswith("triton.") and is_served(name):
+            continue
+        says = "yes" if is_served(name) else f"no: {reason(name)}"
+        yield f"| `{name}` | {' | '.join(map(str, rows[name]))} | {says} |"
+    yield ""
+    yield "Packages without a stand-in:"
+    yield ""
+    yield "| package | distributions | why |"
+    yield "| --- | --- | --- |"
+    for package in sorted(OTHERS):
+        most = max((files[1] for name, files in rows.items() if name.partition(".")[0] == package), default=0)
+        yield f"| `{package}` | {most} | {OTHERS[package]} |"
+
+
 def page() -> str:
     """The whole page."""
     lines = [HEAD]
@@ -78,6 +125,7 @@ def page() -> str:
     for check in CHECKS:
         keys = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in check.keys)
         lines.append(f"| {check.module.partition('.')[0]} | `{check.module}{keys}` | {check.reason} |")
+    lines += ["", *_imports()]
     return "\n".join(lines) + "\n"
 
 

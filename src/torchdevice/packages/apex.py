@@ -208,3 +208,14 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
             "apex.parallel.DistributedDataParallel", _WHY, {"gradient_average=False": not gradient_average}
         )
         super().__init__(module)
+
+
+def create_syncbn_process_group(group_size: int) -> Any:
+    """The group of processes whose batch norms are one; None for all of them."""
+    processes = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+    if group_size in (0, processes):
+        return None
+    if group_size > processes or processes % group_size:
+        raise ValueError(f"{processes} processes are not groups of {group_size}")
+    group, _ = torch.distributed.new_subgroups(group_size)
+    return group

@@ -46,7 +46,7 @@ def causal_conv1d_bwd_function(
     with torch.enable_grad():
         keeps = dfinal_states is not None
         asked = given[2], seq_idx, given[3], keeps, None, _activation(silu_activation)
-        done = causal_conv1d_fn(given[0], given[1], *asked)  # type: ignore[arg-type]
+        done = causal_conv1d_fn(given[0], given[1], *asked)
     wanted = [each for each in given if each is not None]
     found = iter(torch.autograd.grad(done, wanted, (dout, dfinal_states) if keeps else dout))
     slopes = [None if each is None else next(found) for each in given]

@@ -33,7 +33,7 @@ def flash_attn_unpadded_func(
     uneven = causal and not torch.equal(cu_seqlens_q, cu_seqlens_k)
     refuse_arguments("flash_attn_unpadded_func", _WHY, {"causal and keys of other lengths": uneven})
     starts = cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
-    asked = {"causal": causal, "return_attn_probs": return_attn_probs}
+    asked: dict[str, Any] = {"causal": causal, "return_attn_probs": return_attn_probs}
     return flash_attn.flash_attn_varlen_func(q, k, v, *starts, dropout_p, softmax_scale, **asked)
 
 
@@ -53,7 +53,8 @@ def flash_attn_unpadded_kvpacked_func(
     """The same with keys and values in one tensor, (total, 2, heads, width)."""
     starts = cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
     asked = dropout_p, softmax_scale, causal, return_attn_probs
-    return flash_attn_unpadded_func(q, *kv.unbind(1), *starts, *asked)
+    k, v = kv.unbind(1)
+    return flash_attn_unpadded_func(q, k, v, *starts, *asked)
 
 
 def flash_attn_unpadded_qkvpacked_func(
@@ -67,7 +68,7 @@ def flash_attn_unpadded_qkvpacked_func(
     deterministic: bool = False,
 ) -> Result:
     """The same with all three in one tensor, (total, 3, heads, width)."""
-    asked = {"causal": causal, "return_attn_probs": return_attn_probs}
+    asked: dict[str, Any] = {"causal": causal, "return_attn_probs": return_attn_probs}
     return flash_attn.flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, dropout_p, softmax_scale, **asked)
 
 

@@ -191,5 +191,5 @@ class MHA(torch.nn.Module):
         if options.get("causal", self.causal):
             bias = bias + torch.full_like(bias[:1], -10000.0).triu(1)
         dropout, scale = self.inner_attn.drop.p if self.training else 0.0, self.inner_attn.softmax_scale
-        heads = (part.transpose(1, 2) for part in (q, k, v))
-        return F.scaled_dot_product_attention(*heads, bias, dropout, scale=scale).transpose(1, 2)
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, bias, dropout, scale=scale).transpose(1, 2)

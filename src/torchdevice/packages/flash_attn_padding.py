@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -63,9 +64,7 @@ def unpad_input_for_concatenated_sequences(
 
 def rearrange(tensor: Any, pattern: str, **sizes: Any) -> Any:
     """einops' function, which programs import from here."""
-    import einops
-
-    return einops.rearrange(tensor, pattern, **sizes)
+    return importlib.import_module("einops").rearrange(tensor, pattern, **sizes)
 
 
 @counted(f"{_MODULE}.pad_input", "index_copy")

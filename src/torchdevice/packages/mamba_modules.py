@@ -142,7 +142,7 @@ class Mamba2(nn.Module):
         self.A_log = nn.Parameter(sizes.log().to(dtype))
         self.D = nn.Parameter(torch.ones(inner if D_has_hdim else self.nheads, device=device))
         for each in (self.dt_bias, self.A_log, self.D):
-            each._no_weight_decay = True  # type: ignore[attr-defined]
+            each._no_weight_decay = True
         if rmsnorm:
             self.norm = GatedRMSNorm(inner, 1e-5, inner // ngroups, norm_before_gate, **where)
         self.out_proj = nn.Linear(inner, d_model, bias=bias, **where)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -49,10 +51,13 @@ def bwd(
     recompute_out_z: bool,
 ) -> list[Tensor | None]:
     """The gradients of u, delta, A, B, C, D and the bias; with z its gradient, and the gated scan if asked for."""
-    given = [None if each is None else each.detach().requires_grad_() for each in (u, delta, A, B, C, D, delta_bias, z)]
+    tensors = u, delta, A, B, C, D, delta_bias, z
+    given: list[Any] = [None if each is None else each.detach().requires_grad_() for each in tensors]
+    *inner, bias, gate = given
     with torch.enable_grad():
-        gate = given.pop()
-        result = selective_scan(*given[:6], gate, given[6], delta_softplus, False)  # type: ignore[arg-type]
+        x, steps, decay, b, c, skip = inner
+        result = selective_scan(x, steps, decay, b, c, skip, gate, bias, delta_softplus, False)
+    given.pop()
     wanted = [each for each in (*given, gate) if each is not None]
     found = iter(torch.autograd.grad(result, wanted, dout))
     slopes: list[Tensor | None] = [None if each is None else next(found) for each in given]

@@ -144,7 +144,7 @@ ROWS = (
         "apex",
         "0.1",
         "torch.nn, torch.optim, torch.nn.parallel and torch.autocast",
-        "apex.contrib, apex.transformer, multi-tensor functions, FusedNovoGrad",
+        "apex.contrib, apex.transformer, FP16_Optimizer (amp replaced it), multi-tensor functions, FusedNovoGrad",
         {
             "amp": (
                 _names(
@@ -153,13 +153,26 @@ ROWS = (
                     "scale_loss state_dict",
                 ),
             ),
+            "fp16_utils": (
+                _names(
+                    "apex_half",
+                    "BN_convert_float master_params_to_model_params model_grads_to_master_grads network_to_half "
+                    "prep_param_lists tofp16",
+                ),
+            ),
+            "multi_tensor_apply": (_names("apex_half", "MultiTensorApply multi_tensor_applier"),),
             "normalization": (_APEX_NORMS,),
             "normalization.fused_layer_norm": (
                 _APEX_NORMS,
                 _names("apex", "fused_layer_norm fused_layer_norm_affine fused_rms_norm fused_rms_norm_affine"),
             ),
             "optimizers": (_names("apex", "FusedAdagrad FusedAdam FusedLAMB FusedSGD"),),
-            "parallel": (_names("apex", "DistributedDataParallel SyncBatchNorm convert_syncbn_model"),),
+            "parallel": (
+                _names(
+                    "apex", "DistributedDataParallel SyncBatchNorm convert_syncbn_model create_syncbn_process_group"
+                ),
+            ),
+            "parallel.LARC": (_names("apex_half", "LARC"),),
         },
     ),
     Package(
@@ -210,6 +223,20 @@ ROWS = (
         {"": (_names("selective_scan_cuda", "bwd fwd"),)},
     ),
     Package(
+        "sageattention",
+        "2.2.0",
+        "torch's scaled_dot_product_attention, which does not quantise",
+        "sequences of different lengths, functions of single GPU generations",
+        {"": (_names("sageattention", "sageattn"),)},
+    ),
+    Package(
+        "fast_hadamard_transform",
+        "1.0.4",
+        "sums and differences",
+        "matrices that are not a power of two (hadamard_transform_12N and its kin)",
+        {"": (_names("fast_hadamard_transform", "hadamard_transform"),)},
+    ),
+    Package(
         "deepspeed",
         "0.17.0",
         "torch.optim",
@@ -230,6 +257,8 @@ ROWS = (
                     "fp8_model_init",
                 ),
             ),
+            "pytorch.optimizers": (_names("apex", "FusedAdam FusedSGD"),),
+            "pytorch.optimizers.fused_adam": (_names("apex", "FusedAdam"),),
         },
     ),
     Package(
