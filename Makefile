@@ -61,6 +61,7 @@ test-cuda:
 # docs/realworld.md. `make realworld RESUME=--resume` runs what has no verdict yet.
 realworld: $(VENV)/.installed
 	$(PIP) -c constraints.txt --editable '.[realworld]'
+	MAMBA_FORCE_BUILD=TRUE MAMBA_SKIP_CUDA_BUILD=TRUE $(PIP) --no-deps --no-build-isolation mamba-ssm  # without kernels
 	$(BIN)/python -m tools.realworld.runner $(RESUME)
 	$(BIN)/python -m tools.realworld.report
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tests.packages.test_flash_attn import check, tensors
 from torchdevice.errors import CudaOnlyError
+from torchdevice.ledger import stand_ins
 from torchdevice.packages import (
     causal_conv1d,
     causal_conv1d_functions,
@@ -326,3 +327,22 @@ def test_convolutions_and_their_gradients_as_functions(silu: bool, states: bool)
     done = causal_conv1d_functions.causal_conv1d_update_function(step, one, kernel, None, silu, None, None)
     like = causal_conv1d.causal_conv1d_update(step, two, kernel, None, "silu" if silu else None)
     torch.testing.assert_close((done, one), (like, two))
+
+
+def test_a_stand_in_that_calls_another_is_one_use() -> None:
+    layer = mamba_modules.Mamba2(8, d_state=4, headdim=4)
+    before = sum(stand_ins.totals().values())
+    layer(torch.randn(1, 3, 8))
+    assert sum(stand_ins.totals().values()) == before
+    mamba_ssm.mamba_split_conv1d_scan_combined(
+        layer.in_proj(torch.randn(1, 3, 8)),
+        layer.conv1d.weight.flatten(1),
+        None,
+        layer.dt_bias,
+        -layer.A_log.exp(),
+        layer.D,
+        2,
+        rmsnorm_weight=layer.norm.weight,
+        headdim=4,
+    )
+    assert sum(stand_ins.totals().values()) == before + 1

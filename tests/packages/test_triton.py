@@ -68,6 +68,28 @@ torch.testing.assert_close(out, torch.rsqrt(x + 0.5) + torch.tanh(x**2))
 
 
 @installed
+def test_the_counter_of_a_loop_is_a_tensor_as_in_a_compiled_kernel(tmp_path: Path) -> None:
+    program = """import torch, triton, triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
+    total = tl.zeros([N], tl.float32)
+    for row in range(tl.cdiv(n, 1)):
+        total += tl.load(x_ptr + row.to(tl.int64) * N + tl.arange(0, N)) * row
+    for twice in tl.static_range(2):
+        total += twice
+    tl.store(out_ptr + tl.arange(0, N), total)
+
+x = torch.randn(3, 8, device="cuda")
+out = torch.empty(8, device="cuda")
+kernel[(1,)](x, out, 3, N=8)
+torch.testing.assert_close(out, x[1] + 2 * x[2] + 1)
+"""
+    done = command("run", "--target", "cpu", write(tmp_path, {"program.py": program}) / "program.py")
+    assert done.returncode == 0, done.stderr
+
+
+@installed
 @pytest.mark.parametrize("device", [("--virtual", "cuda")])
 def test_on_a_virtual_device_who_has_another_way_takes_it(device: tuple[str, ...], tmp_path: Path) -> None:
     program = """import importlib.util

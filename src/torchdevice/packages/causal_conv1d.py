@@ -25,7 +25,7 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str | N
     return _activated(out, activation).to(x.dtype)
 
 
-def _within_sequences(x: Tensor, weight: Tensor, bias: Tensor | None, index: Tensor, activation: str | None) -> Tensor:
+def within_sequences(x: Tensor, weight: Tensor, bias: Tensor | None, index: Tensor, activation: str | None) -> Tensor:
     """The same where several sequences lie in a row: `index` (batch, length) tells them apart."""
     width, length = weight.shape[1], x.shape[2]
     total = x.new_zeros(x.shape) if bias is None else bias[None, :, None].expand(x.shape).to(x.dtype)
@@ -52,7 +52,7 @@ def causal_conv1d_fn(
     if seq_idx is not None:
         assert initial_states is None, "initial_states must be None if seq_idx is not None"
         assert not return_final_states, "If seq_idx is not None, we don't return final_states_out"
-        return _within_sequences(x, weight, bias, seq_idx, activation)
+        return within_sequences(x, weight, bias, seq_idx, activation)
     past = F.pad(x, (width - 1, 0)) if initial_states is None else torch.cat((initial_states.to(x.dtype), x), dim=-1)
     out = convolve(past, weight, bias, activation)
     if not return_final_states:

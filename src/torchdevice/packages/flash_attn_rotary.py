@@ -57,6 +57,18 @@ def apply_rotary_emb(
     max_seqlen: int | None = None,
 ) -> Tensor:
     """x turned by its position: (batch, length, heads, width), or packed sequences (total, heads, width)."""
+    return _rotated(x, cos, sin, interleaved, inplace, seqlen_offsets, cu_seqlens)
+
+
+def _rotated(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    interleaved: bool,
+    inplace: bool,
+    seqlen_offsets: Tensor | int,
+    cu_seqlens: Tensor | None,
+) -> Tensor:
     if cu_seqlens is None:
         turned = rotate(x, cos, sin, interleaved, seqlen_offsets)
     else:
@@ -122,7 +134,7 @@ def apply_rotary(
     """The kernel below them, without gradients; `conjugate` turns back."""
     sin = -sin if conjugate else sin
     with torch.no_grad():
-        return apply_rotary_emb(x, cos, sin, interleaved, inplace, seqlen_offsets, cu_seqlens, max_seqlen)
+        return _rotated(x, cos, sin, interleaved, inplace, seqlen_offsets, cu_seqlens)
 
 
 @counted(f"{_MODULE}.RotaryEmbedding", _BY)

@@ -23,7 +23,7 @@ def rmsnorm_fn(
     norm_before_gate: bool = True,
 ) -> Tensor:
     """RMSNorm over groups of channels, with a gate before or after it."""
-    return _gated(x, weight, bias, z, eps, group_size, norm_before_gate, rms=True)
+    return gated(x, weight, bias, z, eps, group_size, norm_before_gate, rms=True)
 
 
 @counted("mamba_ssm.ops.triton.layernorm_gated.layernorm_fn", "layer_norm")
@@ -38,10 +38,10 @@ def layernorm_fn(
     is_rms_norm: bool = False,
 ) -> Tensor:
     """LayerNorm over groups of channels, with a gate before or after it."""
-    return _gated(x, weight, bias, z, eps, group_size, norm_before_gate, rms=is_rms_norm)
+    return gated(x, weight, bias, z, eps, group_size, norm_before_gate, rms=is_rms_norm)
 
 
-def _gated(
+def gated(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -51,6 +51,7 @@ def _gated(
     before: bool,
     rms: bool,
 ) -> Tensor:
+    """Either of them."""
     wide = torch.promote_types(x.dtype, torch.float32)
     y = x.to(wide)
     if z is not None and not before:
@@ -83,4 +84,4 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor, z: Tensor | None = None) -> Tensor:
         """The normalised x."""
-        return _gated(x, self.weight, None, z, self.eps or 1e-5, self.group_size, self.norm_before_gate, rms=True)
+        return gated(x, self.weight, None, z, self.eps or 1e-5, self.group_size, self.norm_before_gate, rms=True)

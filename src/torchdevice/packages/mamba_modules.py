@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torchdevice.packages.causal_conv1d import convolve
 from torchdevice.packages.counting import counted
 from torchdevice.packages.flash_attn_norms import RMSNorm, layer_norm_fn
-from torchdevice.packages.gated_norms import RMSNorm as GatedRMSNorm
-from torchdevice.packages.mamba_ssm import mamba_split_conv1d_scan_combined, selective_scan
+from torchdevice.packages.mamba_ssm import selective_scan, split_scan
 from torchdevice.packages.refusals import refuse_arguments
 
 
@@ -144,7 +143,7 @@ class Mamba2(nn.Module):
         for each in (self.dt_bias, self.A_log, self.D):
             each._no_weight_decay = True
         if rmsnorm:
-            self.norm = GatedRMSNorm(inner, 1e-5, inner // ngroups, norm_before_gate, **where)
+            self.norm = nn.RMSNorm(inner, eps=1e-5, **where)
         self.out_proj = nn.Linear(inner, d_model, bias=bias, **where)
 
     def forward(
@@ -159,7 +158,7 @@ class Mamba2(nn.Module):
         cached = {"inference_params": inference_params, "cu_seqlens": cu_seqlens}
         refuse_arguments("mamba_ssm.Mamba2", _CACHES, cached)
         rows = u if seqlen is None else u.unflatten(0, (-1, seqlen))
-        out = mamba_split_conv1d_scan_combined(
+        out = split_scan(
             self.in_proj(rows),
             self.conv1d.weight.flatten(1),
             self.conv1d.bias,
@@ -167,11 +166,13 @@ class Mamba2(nn.Module):
             -torch.exp(self.A_log.float()),
             self.D.unflatten(0, (-1, self.headdim)) if self.D_has_hdim else self.D,
             self.chunk_size,
+            initial_states=None,
             seq_idx=seq_idx,
             dt_limit=self.dt_limit,
+            return_final_states=False,
             activation=self.activation,
             rmsnorm_weight=self.norm.weight if self.rmsnorm else None,
-            rmsnorm_eps=self.norm.eps or 1e-5 if self.rmsnorm else 1e-6,
+            rmsnorm_eps=1e-5,
             outproj_weight=self.out_proj.weight,
             outproj_bias=self.out_proj.bias,
             headdim=None if self.D_has_hdim else self.headdim,

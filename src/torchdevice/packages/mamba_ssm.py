@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torchdevice.errors import CudaOnlyError, explain_error
-from torchdevice.packages.causal_conv1d import causal_conv1d_fn, convolve
+from torchdevice.packages.causal_conv1d import convolve, within_sequences
 from torchdevice.packages.counting import counted
-from torchdevice.packages.gated_norms import rmsnorm_fn
+from torchdevice.packages.gated_norms import gated
 from torchdevice.packages.norms import rms_norm
 from torchdevice.packages.refusals import refuse_arguments
 
@@ -304,12 +304,43 @@ def mamba_split_conv1d_scan_combined(
     norm_before_gate: bool = True,
 ) -> Any:
     """A whole block of Mamba 2 after its first projection: convolution, scan, gated RMSNorm and the last projection."""
+    asked = initial_states, seq_idx, dt_limit, return_final_states, activation, rmsnorm_weight, rmsnorm_eps
+    rest = outproj_weight, outproj_bias, headdim, ngroups, norm_before_gate
+    return split_scan(zxbcdt, conv1d_weight, conv1d_bias, dt_bias, A, D, chunk_size, *asked, *rest)
+
+
+def split_scan(
+    zxbcdt: Tensor,
+    conv1d_weight: Tensor,
+    conv1d_bias: Tensor | None,
+    dt_bias: Tensor,
+    A: Tensor,  # noqa: N803
+    D: Tensor,  # noqa: N803
+    chunk_size: int,
+    initial_states: Tensor | None,
+    seq_idx: Tensor | None,
+    dt_limit: tuple[float, float],
+    return_final_states: bool,
+    activation: str | None,
+    rmsnorm_weight: Tensor | None,
+    rmsnorm_eps: float,
+    outproj_weight: Tensor | None,
+    outproj_bias: Tensor | None,
+    headdim: int | None,
+    ngroups: int,
+    norm_before_gate: bool,
+) -> Any:
+    """The same, which nobody counts: the layer calls it."""
     heads, width = D.shape if D.dim() == 2 else (len(D), headdim)
     assert width is not None, "headdim must be passed where D has one axis"
     inner = heads * width
     size = (zxbcdt.shape[-1] - 2 * inner - heads) // (2 * ngroups)
     z, mixed, dt = zxbcdt.split((inner, inner + 2 * ngroups * size, heads), dim=-1)
-    mixed = causal_conv1d_fn(mixed.transpose(1, 2), conv1d_weight, conv1d_bias, seq_idx, activation=activation)
+    mixed, past = mixed.transpose(1, 2), conv1d_weight.shape[1] - 1
+    if seq_idx is None:
+        mixed = convolve(F.pad(mixed, (past, 0)), conv1d_weight, conv1d_bias, activation)
+    else:
+        mixed = within_sequences(mixed, conv1d_weight, conv1d_bias, seq_idx, activation)
     x, b, c = mixed.transpose(1, 2).split((inner, ngroups * size, ngroups * size), dim=-1)
     x, gate = (each.unflatten(-1, (heads, width)) for each in (x, z))
     b, c = (each.unflatten(-1, (ngroups, size)) for each in (b, c))
@@ -318,7 +349,7 @@ def mamba_split_conv1d_scan_combined(
     out, last = _chunk_scan(x, dt, A, b, c, chunk_size, *asked)
     out = out.flatten(-2)
     if rmsnorm_weight is not None:
-        out = rmsnorm_fn(out, rmsnorm_weight, None, z, rmsnorm_eps, inner // ngroups, norm_before_gate)
+        out = gated(out, rmsnorm_weight, None, z, rmsnorm_eps, inner // ngroups, norm_before_gate, rms=True)
     if outproj_weight is not None:
         out = F.linear(out, outproj_weight, outproj_bias)
     return (out, last) if return_final_states else out
