@@ -87,7 +87,7 @@ def _imports() -> Iterator[str]:
         f"Counted on {data['date']}: `python -m tools.imports.count` read the imports in {len(data['distributions'])} wheels of the "
         f"package index (files, distributions); {seen['queries']} searches for exact strings in an index of public repositories gave "
         "at most ten files each, tallied by hand (index; a figure there is a lower bound). Names of two distributions or two files of the index are "
-        "listed. Names of `triton.language`, which all exist, and names below a class are not."
+        "listed; names of triton only where they are missing."
     )
     yield ""
     yield "| name | files | distributions | index | stand-in |"
