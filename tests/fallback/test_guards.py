@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +50,18 @@ def test_the_rows_are_torchs_own_list() -> None:
 )
 def test_what_counts_as_a_refusal(error: Exception, kind: str | None) -> None:
     assert refusal_of(error) == kind
+
+
+REPORTS = Path(__file__).parents[1] / "mac_reports" / "reports.json"
+
+
+def test_refusals_that_owners_of_macs_reported_are_recognized() -> None:
+    reported = {row["error"] for row in json.loads(REPORTS.read_text(encoding="utf-8"))}
+    refusals = [
+        text for text in reported if re.search(r"not (currently )?(supported|implemented) \w+ the MPS device", text)
+    ]
+    assert any("Output channels > 65536" in text for text in refusals)
+    assert [text for text in refusals if refusal_of(NotImplementedError(text)) is None] == []
 
 
 def test_native_is_asked_once_for_what_it_refuses() -> None:

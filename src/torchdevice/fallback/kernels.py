@@ -63,7 +63,7 @@ _DTYPE_REFUSALS = re.compile(
 _SIZE_REFUSALS = re.compile(
     r"Adaptive pool MPS: ((in|out)put sizes must be divisible|Input height and width must both)"
     r"|not (yet )?(supported|implemented) on MPS"
-    r"|MPS: .*(not supported|unsupported)|is not supported on the MPS device"
+    r"|MPS: .*(not supported|unsupported)|not supported (on|at) the MPS device"
 )
 # Only the messages of these are compared. MemoryError, OutOfMemoryError, ValueError and IndexError are never refusals.
 _TYPES = (NotImplementedError, RuntimeError, TypeError)
