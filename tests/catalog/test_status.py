@@ -51,8 +51,8 @@ def test_status_is_computed(measured: Measured | None, treatment: str, status: s
     ("name", "why", "reason"),
     [
         ("torch.a", "RuntimeError: reinforce() was removed.", "removed from torch"),
-        ("torch.a", "TypeError: Can't instantiate abstract class Joinable", "abstract: no object of it can be made"),
-        ("torch.a", "NotImplementedError: ", "abstract: a subclass defines it"),
+        ("torch.a", "TypeError: Can't instantiate abstract class Joinable", "abstract; it cannot be instantiated"),
+        ("torch.a", "NotImplementedError: ", "abstract; a subclass defines it"),
         (
             "torch.a",
             "NotImplementedError: Could not run 'aten::a' with",
@@ -61,7 +61,11 @@ def test_status_is_computed(measured: Measured | None, treatment: str, status: s
         ("torch.a", "TypeError: f() missing 1 required positional argument: 'was removed'", ""),
         ("torch.a", "AttributeError: 'NestedIOFunction' object has no attribute '_nested_output'", ""),
         ("torch.a", "", ""),
-        ("torch.miopen_rnn", "TypeError: missing", "MIOpen, AMD's library: in torch's build for ROCm alone"),
+        (
+            "torch.miopen_rnn",
+            "TypeError: missing",
+            "needs MIOpen, AMD's library, which only the ROCm build of torch has",
+        ),
     ],
 )
 def test_why_nothing_can_be_run_is_told_by_the_name_or_the_exception(name: str, why: str, reason: str) -> None:

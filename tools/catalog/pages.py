@@ -15,12 +15,12 @@ from torchdevice.catalog.status import COMPLETE, GAP, IN_PROGRESS, NOT_APPLICABL
 from torchdevice.catalog.surface import LEFT_OUT
 
 _MEANING = {
-    COMPLETE: "was called wherever plain torch, or TorchDevice alone, can call it: the same values, or an answer",
-    GAP: "differs, fails, or raises because the target cannot: each one is in [the gap log](../gaps.md)",
-    IN_PROGRESS: "is there and left as torch has it; the verification run has no call for it yet",
-    NOT_APPLICABLE: "nothing to run here: abstract, removed from torch, for hardware or libraries that are missing; "
-    "each one has its reason",
-    NOT_STARTED: "new in this torch: not seen by any verification run",
+    COMPLETE: "was called on every host where it can be called, and gave the values of plain torch or an answer",
+    GAP: "differs, fails, or raises because the target lacks the feature; [the gap log](../gaps.md) lists all gaps",
+    IN_PROGRESS: "exists and is not changed; the verification run has no call for it yet",
+    NOT_APPLICABLE: "cannot be called here: abstract, removed from torch, or for missing hardware or libraries; "
+    "each entry has its reason",
+    NOT_STARTED: "new in this torch; no verification run has included it",
 }
 
 
@@ -62,9 +62,9 @@ def summary(entries: list[Entry], torch_version: str) -> str:
     counts = Counter(entry.status for entry in entries)
     lines = [f"# The catalogue: torch {torch_version}\n", MADE + "\n"]
     lines += [
-        "Every public function, class, method, property and setting of torch, what TorchDevice does with it, and what",
-        "a verification run found: `torchdevice catalog show torch.zeros` tells the same of one name.\n",
-        f"**{len(entries)} entries.** What counts as public is defined in `catalog/surface.py`.\n",
+        "The catalogue lists every public function, class, method, property and setting of torch, its treatment by",
+        "TorchDevice, and the result of a verification run. `torchdevice catalog show torch.zeros` prints one entry.\n",
+        f"**{len(entries)} entries.** `catalog/surface.py` defines which names are public.\n",
         "| status | entries | share | meaning |",
         "| --- | ---: | ---: | --- |",
     ]
@@ -73,7 +73,7 @@ def summary(entries: list[Entry], torch_version: str) -> str:
         for status in STATUSES
     ]
     lines += [
-        "\n## Against plain torch\n",
+        "\n## Comparison with plain torch\n",
         "| host | the same as plain torch | of | share |",
         "| --- | ---: | ---: | ---: |",
     ]
@@ -82,7 +82,7 @@ def summary(entries: list[Entry], torch_version: str) -> str:
     ]
     more = sum(1 for entry in entries if not entry.plain and entry.outcomes.get("cpu") == PASSED)
     lines += [
-        f"\nA further {more} entries answer on a machine without an accelerator where plain torch cannot call them."
+        f"\nA further {more} entries work on a machine without an accelerator, where plain torch cannot call them."
     ]
     by = Counter(entry.verified_by for entry in entries)
     lines += ["\n| verified by | entries |", "| --- | ---: |"]
@@ -103,8 +103,8 @@ def summary(entries: list[Entry], torch_version: str) -> str:
 def _mlx(entries: list[Entry]) -> Iterator[str]:
     own = [entry for entry in entries if entry.mlx and not entry.name.startswith("torch.Tensor.")]
     counts = Counter(entry.mlx_confidence for entry in own)
-    yield f"{len(own)} functions and modules have an MLX equivalent that gave the same values in a test; "
-    yield "tensor methods have that of their function.\n"
+    yield f"{len(own)} functions and modules have an MLX equivalent that gave the same values in a test."
+    yield "A tensor method has the equivalent of its function.\n"
     yield "| confidence | functions |\n| --- | ---: |"
     yield from (f"| {name} | {count} |" for name, count in counts.most_common())
 

@@ -80,9 +80,9 @@ def page(found: Sequence[Step]) -> str:
     """docs/torch-changes.md."""
     lines = ["# What torch changed\n", "Written by `python -m tools.catalog.torches`; do not edit.\n"]
     lines += [
-        "The public names of one release of torch beside those of the next, as `torchdevice catalog diff` compares",
-        "them. What counts as public is the same as in [the catalogue](catalog/README.md).\n",
-        "| from | to | names | added | removed | parameters changed | written otherwise |",
+        "This page compares the public names of one release of torch with those of the next, as",
+        "`torchdevice catalog diff` does. Public names are defined as in [the catalogue](catalog/README.md).\n",
+        "| from | to | names | added | removed | parameters changed | only types or defaults changed |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for step in found:
@@ -90,8 +90,8 @@ def page(found: Sequence[Step]) -> str:
         cells = [step["from"], step["to"], " → ".join(map(str, step["names"])), *counts, step["written otherwise"]]
         lines.append(table_row(map(str, cells)))
     lines += [
-        "\n*Written otherwise* are signatures with the same parameters: types and defaults. "
-        f"{found[0]['build']} names are of torch's build for CUDA, which 2.13.0+cpu is not; they count as neither.",
+        f"\nThe {found[0]['build']} names that only torch's CUDA build has are not counted, because 2.13.0+cpu is a "
+        "CPU build.",
     ]
     for step in found:
         lines += [f"\n## {step['from']} → {step['to']}\n", *_lists(step)]

@@ -9,11 +9,13 @@ from typing import Any
 
 HEAD = """# Conformance of the virtual devices
 
-Written by `make conformance`; do not edit. Every operator of torch's own `op_db` that the CPU supports for a dtype, at
-most 40 samples each, forward, gradient and device, against the CPU in the same process.
+Written by `make conformance`; do not edit. The table covers every operator of torch's own `op_db` that the CPU supports
+for a dtype, with at most 40 samples per operator. The forward results, the gradients and the devices are compared with
+those of the CPU in the same process.
 
-*refused* is the real backend's own refusal of at least one sample (a dtype or an operator that it lacks): the intended
-result; its other samples passed. *no sample*: nothing that the CPU could run, so nothing to compare with.
+*refused*: at least one sample ended in the error of the real backend, which lacks a dtype or an operator. This is the
+intended result. The other samples of the operator passed. *no sample*: the CPU could not run any sample, so there was
+no comparison.
 """
 # Of the last run of `translated` on a real accelerator.
 REAL = Path(__file__).with_name("real.json")
@@ -44,7 +46,7 @@ def write(path: Path, results: Path) -> None:
 
 
 def _ends(row: dict[str, str]) -> str:
-    return "ends there as well" if row["plain torch"] != "does not end" else "does not"
+    return "ends the process as well" if row["plain torch"] != "does not end" else "does not"
 
 
 def real_accelerator() -> list[str]:
@@ -53,11 +55,11 @@ def real_accelerator() -> list[str]:
     wrong = sum(len(row["wrong"]) for row in found["wrong"])
     return [
         f"\n## On a real {found['device']}, under another device's name\n",
-        f"torch {found['torch']}, {found['date']}. The code says `mps`, TorchDevice sends it to CUDA; plain torch",
-        "there is the measure:",
-        f"{found['samples'] - wrong} of {found['samples']} samples of {found['operators']} operators (float32).",
+        f"torch {found['torch']}, {found['date']}. The code requests `mps`, and TorchDevice redirects it to CUDA. Of",
+        f"{found['samples']} samples of {found['operators']} operators (float32), {found['samples'] - wrong} equal the "
+        "results of plain torch on the same GPU.\n",
         *(f"- `{row['op']}`: {row['wrong'][0][:160]}" for row in found["wrong"]),
-        *(f"- `{row['op']}` ended its process; without TorchDevice it {_ends(row)}." for row in found["lost"]),
+        *(f"- `{row['op']}` ended the process; without TorchDevice it {_ends(row)}." for row in found["lost"]),
         "",
         *found.get("notes", ()),
     ]

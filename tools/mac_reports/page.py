@@ -15,28 +15,32 @@ from tools.mac_reports.table import OF_METAL, ROOT, Outcome, Report, Results
 PAGE = ROOT / "docs" / "mac.md"
 HEAD = """# What people with Macs report
 
-Written by `make mac-reports`. No Mac was at hand for this project: its tests use a virtual `mps` that refuses what
-torch's own lists say a Mac refuses ([virtual.md](virtual.md)). This page compares that with what people wrote.
+Written by `make mac-reports`. TorchDevice was not tested on a Mac. The tests use a virtual `mps` that raises the errors
+that a Mac raises according to torch's own lists ([virtual.md](virtual.md)). This page compares these errors with
+public reports.
 
-- **A report** is a public issue or pull request about a program that failed on MPS, or failed because it says CUDA.
-  For each there is a program of a few lines by us. It makes the calls of torch that failed there and compares the
-  result with the CPU's: `tests/mac_reports/programs`. Links and words are in `tests/mac_reports/reports.json`.
-- **Without TorchDevice**: the program on plain torch {torch} with a virtual `mps:real`, which stands for a Mac
+- **A report** is a public issue or pull request about a program that failed on MPS, or that failed because it requests
+  CUDA. A short program was written for each report. It makes the calls of torch that failed and compares the results
+  with those of the CPU: `tests/mac_reports/programs`. Links and error messages are in
+  `tests/mac_reports/reports.json`.
+- **Without TorchDevice**: the program on plain torch {torch} with a virtual `mps:real`, which represents a Mac
   with that torch. *same words*: it ends in the error of the report. *other words*: it ends in another error. *runs*:
-  this torch has what was missing then; for kinds in italics it says nothing, see below.
-- **With TorchDevice**: the program under `torchdevice run --virtual mps:real`. If it *runs*, its values are right, too.
-- *Crashes, hangs, memory and wrong values* happen inside of Metal's kernels. A virtual device computes with the CPU's.
-  Such a program runs here in any case. That says that TorchDevice is not in its way, and nothing about a Mac.
-- Words and versions are those of the parts of the threads that were read. "not said" means: not there. A thread that
-  gives no error is quoted with the sentence that says what is missing.
+  this torch has the feature that was missing in the report. For kinds in italics, *runs* has no meaning (see below).
+- **With TorchDevice**: the program under `torchdevice run --virtual mps:real`. *runs* includes that its values are
+  right.
+- *Crashes, hangs, memory and wrong values* occur in Metal's kernels. A virtual device computes with the kernels of the
+  CPU, so such a program always runs here. This shows that TorchDevice does not break it, and shows nothing about a Mac.
+- Error messages and versions are from the parts of the threads that were read. "not said" means that these parts do not
+  contain it. For a thread without an error message, the sentence that names the missing feature is quoted.
 
 """
 WRONG = """
 ## Wrong values
 
-Bugs of MPS that give wrong values without an error, as threads describe them; "not said" as above. TorchDevice avoids
-two of the conditions by itself: copies with `non_blocking=True` wait, and `adaptive_max_pool2d` to sizes that do not
-divide runs on the CPU ([fallback.md](fallback.md)). It does nothing about the others.
+This table lists bugs of MPS that give wrong values without an error, as the threads describe them. "not said" has the
+same meaning as above. TorchDevice avoids two of the conditions: copies with `non_blocking=True` are made blocking, and
+`adaptive_max_pool2d` to sizes that do not divide runs on the CPU ([fallback.md](fallback.md)). It does not avoid the
+others.
 
 | bug | seen in | fixed | condition | remedy in the thread |
 | --- | --- | --- | --- | --- |"""

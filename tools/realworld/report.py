@@ -11,42 +11,47 @@ from tools.realworld.program import Program
 from tools.realworld.runner import RESULTS, Results, Row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "realworld.md"
-JUDGE = "reference"
+REFERENCE = "reference"
 LONGEST = 90
 
 HEAD = """# Programs that we did not write
 
 <!-- written by make realworld -->
-Each program drives a library from the package index as its documentation does on a CUDA machine, or is a script in the
-manner of the tutorials; none knows of TorchDevice (`tools/realworld/programs`). Models are tiny and random, data
-synthetic: nothing is downloaded. A pass: exit status 0, steps done, parameters on the device that the mode promises,
-and losses or logits equal to those of the same program written for the CPU, run on plain torch. A program that
-cannot work (a CUDA extension) passes if it ends in the one error that says so.
+Each program uses a library from the package index as the documentation of the library does on a CUDA machine, or is a
+script in the style of the tutorials. No program contains code for TorchDevice (`tools/realworld/programs`). The models
+are small and have random weights, and the data is synthetic, so nothing is downloaded.
+
+A program passes if it ends with exit status 0, does its steps, has its parameters on the device of the mode, and has
+the losses or logits of the same program written for the CPU and run on plain torch. A program that cannot work (a CUDA
+extension) passes if it ends in the documented error.
 
 | mode | what is run |
 | --- | --- |
-| plain torch | the program, on this machine without CUDA: the error that its user gets |
+| plain torch | the program, on this machine without CUDA; the cell shows the error |
 | `torchdevice run` | the program, on the CPU |
 | `--virtual cuda` | the program, on a virtual CUDA device |
-| virtual `mps:real` | the program, translated to a virtual MPS device with a Mac's operators; others fall back |
+| virtual `mps:real` | the program, translated to a virtual MPS device with the operators of a Mac; others fall back |
 | as written, on a GPU | the program on plain torch with an NVIDIA GPU |
-| written for `mps`, on CUDA | the text says `mps`, `torchdevice run` sends it to that GPU; values are finite |
-| the same, `--policy portable` | values equal those of the program as written, on that GPU, as far as it repeats them |
+| written for `mps`, on CUDA | the program requests `mps`, and `torchdevice run` redirects it to CUDA; finite values |
+| the same, `--policy portable` | values equal those of the program as written on that GPU, within its variation |
+| `--as mps`, `--as xpu` on CUDA | the program on a virtual device that the GPU backs; the same comparison |
 
-With the default policy random numbers come from the GPU, so only `portable` can be compared there. A program as written
-differs from itself on a GPU, where kernels add in no fixed order: it runs several times, and three times that distance
-passes. Programs for two GPUs, for packages that are not installed there, or about machines without CUDA have a –.
-The torchvision of the package index is built for CUDA: beside a CPU build of torch it cannot be imported, unless its
-operators `nms` and `qnms` are declared first, which a `sitecustomize` does for every mode (`tools/realworld/prelude`).
-`make realworld` measures all of them anew, `make realworld RESUME=--resume` what changed since. What fails, and why:
-[limits.md](limits.md).
+With the default policy, random numbers come from the GPU, so only the values of `portable` can be compared there. On a
+GPU the order of additions is not fixed, so the values of a program vary between runs. The program as written runs
+several times, and a difference of up to three times its variation passes. The mark – means that the program needs two
+GPUs, needs a package that is not installed on the machine with the GPU, or tests a machine without CUDA.
+
+The torchvision of the package index is built for CUDA and cannot be imported with a CPU build of torch unless its
+operators `nms` and `qnms` are declared first. A `sitecustomize` does this in every mode (`tools/realworld/prelude`).
+`make realworld` measures all programs again, `make realworld RESUME=--resume` those that changed. The causes of
+failures are in [limits.md](limits.md).
 """
 
 
 def _shown(results: Results) -> list[Mode]:
-    """The modes that were measured, but for the one that judges the others."""
+    """The modes that were measured, without the reference mode."""
     measured = {mode for _, mode in results.rows}
-    return [mode for mode in modes.MODES if mode.name in measured and mode.name != JUDGE]
+    return [mode for mode in modes.MODES if mode.name in measured and mode.name != REFERENCE]
 
 
 def main() -> None:
@@ -67,12 +72,12 @@ def _totals(results: Results) -> str:
         lines.append(_share(mode.title, sum(row["status"] == "passed" for row in tried), len(tried)))
     ours = [mode.name for mode in _shown(results) if mode.run is not None]
     anywhere = sum(any(_passed(results, program, name) for name in ours) for program in table.PROGRAMS)
-    lines.append(_share("at least one mode of ours", anywhere, len(table.PROGRAMS)))
+    lines.append(_share("at least one mode with TorchDevice", anywhere, len(table.PROGRAMS)))
     return "\n".join([*lines, ""])
 
 
 def _unmeasured(results: Results) -> list[str]:
-    left = [mode.title for mode in modes.MODES if mode not in _shown(results) and mode.name != JUDGE]
+    left = [mode.title for mode in modes.MODES if mode not in _shown(results) and mode.name != REFERENCE]
     return [f"Not measured yet: {'; '.join(left)}.\n"] if left else []
 
 

@@ -6,29 +6,29 @@ from tools.specification.row import MET, MISSING, NO_MAC, PARTLY, Row
 
 ROWS = (
     Row("M1", "Phase 1", "Speed is within 15 % of native MPS, fallbacks included.", NO_MAC,
-        ("torchdevice bench fallbacks",), "On a virtual `mps`, copies and waits do not cost what they cost on a Mac."),
-    Row("M2", "Phase 2", "What was found out is cached: paths, the matrix, translations.", MET,
+        ("torchdevice bench fallbacks",), "The time of copies and waits on a virtual `mps` is not that of a Mac."),
+    Row("M2", "Phase 2", "Paths, the matrix and translations are cached.", MET,
         ("tests/fallback/test_guards.py::test_native_is_asked_once_for_what_it_refuses",
          "tests/translate/test_decisions.py::test_settled_requests_are_those_that_nobody_and_nothing_redirects",
          "tests/fallback/test_costs.py::test_the_table_is_in_the_cache")),
     Row("M3", "Phase 3", "Real workloads are benchmarked.", PARTLY,
         ("torchdevice bench", "make realworld"),
-        "One training step, an epoch of a DataLoader and single calls are timed; the 68 real programs are judged by "
-        "their values and not timed against plain torch."),
+        "One training step, an epoch of a DataLoader and single calls are timed. The values of the 68 real programs "
+        "are compared; their time is not compared with plain torch."),
     Row("M4", "Phase 3", "Bottlenecks can be found by a profile.", MET,
         ("tests/cli/test_run.py::test_profile", "torchdevice run --profile")),
     Row("M5", "Phase 3", "A running program can be monitored.", MET,
         ("tests/cli/test_run_is_python.py::test_a_running_program_reports_on_sigusr1",)),
     Row("M6", "Phase 3", "Devices are allocated dynamically.", MISSING, (),
-        "The target is chosen once; nothing places work by free memory or by measured speed, apart from MLX's table."),
+        "The target is chosen once. Work is not placed by free memory or by measured speed, except by MLX's table."),
     Row("M7", "Phase 3", "All 4,269 functions are implemented.", PARTLY,
         ("tests/catalog/test_surface.py::test_there_are_as_many_as_the_plan_counts", "torchdevice catalog"),
-        "5,237 names are catalogued: 5,032 complete, 31 gaps, 174 that nothing here can call."),
+        "5,237 names are catalogued: 5,032 are complete, 31 are gaps, and 174 cannot be called here."),
     Row("M8", "Phase 3", "Every function of MLX is mapped.", PARTLY,
         ("tests/catalog/test_mlx.py::test_both_sides_give_the_same_values",
          "tests/catalog/test_mlx.py::test_there_are_enough_and_the_data_says_so"),
-        "436 functions of torch have an equivalent that is run on both sides; nothing lists functions of MLX that "
-        "are without one."),
+        "436 functions of torch have an MLX equivalent that a test runs on both sides. There is no list of MLX "
+        "functions without an equivalent in torch."),
     Row("M9", "Phase 3", "Test coverage is comprehensive.", MET,
         ("tests/test_upstream.py::test_what_passed_once_passes",
          "tests/catalog/test_data.py::test_nothing_is_not_started",

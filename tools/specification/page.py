@@ -17,24 +17,25 @@ HEAD = """# The user's documents, requirement by requirement
 
 Printed by `python -m tools.specification.page`; do not edit. The rows are in `tools/specification`.
 
-Five documents say what TorchDevice was asked to be. Here are their requirements in our words. A requirement that stands
-in several documents has one row, under the document that says most about it.
+Five documents specify TorchDevice. This page lists their requirements in short form. A requirement that occurs in
+several documents has one row, under the document that describes it in most detail.
 
 | verdict | meaning |
 | --- | --- |
-| met | the tests or commands beside it show it |
-| partly | they show a part; the note says what is lacking |
-| missing | not there; the note says what is |
-| contradicted on purpose | our way differs; the note gives the reason, and the page beside it the details |
-| not checkable without a Mac | only Apple's hardware can show it, and none was at hand |
+| met | the tests or commands in the row verify it |
+| partly | they verify a part; the note names the missing part |
+| missing | not implemented; the note describes the present behavior |
+| contradicted on purpose | the implementation differs; the note gives the reason, the linked page the details |
+| not checkable without a Mac | only a test on Apple's hardware can verify it, and none was made |
 
-Rows about MPS that are met were shown on a virtual `mps`, which refuses what torch's own lists say that a Mac refuses
-([virtual.md](virtual.md)). Functions below `tests/semantics/programs` are run by `tests/semantics/test_semantics.py`.
+Rows about MPS that are met were verified on a virtual `mps`, which raises the errors that a Mac raises according to
+torch's own lists ([virtual.md](virtual.md)). Functions below `tests/semantics/programs` are run by
+`tests/semantics/test_semantics.py`.
 """
 HEADINGS = {
     "behavior.md": "behavior.md: what TorchDevice does",
-    "gap_analysis_strategy.md": "gap_analysis_strategy.md: how coverage is kept honest",
-    "implementation_roadmap.md": "implementation_roadmap.md: what comes first, and how it is tracked",
+    "gap_analysis_strategy.md": "gap_analysis_strategy.md: how coverage is verified",
+    "implementation_roadmap.md": "implementation_roadmap.md: priorities and status tracking",
     "master_roadmap.md": "master_roadmap.md: phases and targets",
     "performance_roadmap.md": "performance_roadmap.md: patching, fallback, MLX, speed",
 }

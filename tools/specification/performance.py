@@ -11,12 +11,12 @@ UNTOUCHED = "tests/test_session.py::test_functions_without_a_device_are_the_orig
 ROWS = (
     Row("P1", "Current Performance Issues", "Recurrent layers are not sent to the CPU.", MET,
         ("torchdevice ops --target mps --search lstm", f"{CPU}::test_packed_sequences_stay_packed")),
-    Row("P2", "Smart Patching", "Only what takes a device is patched; the rest is torch's own object.", MET,
+    Row("P2", "Smart Patching", "Only functions that take a device are patched; the others stay torch's own.", MET,
         (UNTOUCHED, f"{CPU}::test_what_the_target_has_is_not_touched_and_everything_comes_back")),
-    Row("P3", "Smart Patching", "A request that needs no redirection leaves early.", MET,
+    Row("P3", "Smart Patching", "A request that needs no redirection returns early.", MET,
         ("tests/translate/test_decisions.py::test_settled_requests_are_those_that_nobody_and_nothing_redirects",
          "torchdevice bench calls")),
-    Row("P4", "Smart Patching", "A matrix says which operators work on which device, and routes by it.", MET,
+    Row("P4", "Smart Patching", "A matrix records which operators work on which device, and routes calls.", MET,
         ("tests/fallback/test_matrix.py::test_every_operator_has_its_place", "torchdevice ops")),
     Row("P5", "Smart Patching", "The overhead of patching is 90 % lower.", MET,
         ("torchdevice bench steps", "tests/bench/test_bench.py::test_the_documents_are_those_of_the_committed_figures"),
@@ -24,9 +24,9 @@ ROWS = (
         "instead of 1.23, on a CPU 0.997 instead of 1.07. Single factory calls cost 70 to 80 % less."),
     Row("P6", "Robust Fallback", "The target is tried first, by running the operator.", CONTRADICTED,
         (f"{GUARDS}::test_refused_dtypes_run_elsewhere_and_others_natively", "docs/fallback.md"),
-        "Whether a kernel exists is read from torch's dispatcher, which is exact and costs no failed call. Kernels "
+        "The existence of a kernel is read from torch's dispatcher. This is exact and needs no failed call. Kernels "
         "that refuse some dtypes or sizes are run first."),
-    Row("P7", "Robust Fallback", "What was refused is remembered.", MET,
+    Row("P7", "Robust Fallback", "Refusals are cached.", MET,
         (f"{GUARDS}::test_native_is_asked_once_for_what_it_refuses",)),
     Row("P8", "Robust Fallback", "Only refusals of the device lead to a fallback; other errors are raised.", MET,
         (f"{GUARDS}::test_what_counts_as_a_refusal", f"{CPU}::test_the_operators_own_errors_come_through")),
@@ -35,14 +35,14 @@ ROWS = (
     Row("P10", "Robust Fallback", "Nothing is moved to the CPU without need.", MET,
         (f"{CPU}::test_arguments_that_share_a_storage_still_do",
          f"{CPU}::test_what_the_target_has_is_not_touched_and_everything_comes_back")),
-    Row("P11", "Robust Fallback", "A fallback that is not possible says so clearly.", MET,
+    Row("P11", "Robust Fallback", "A fallback that is not possible raises a clear error.", MET,
         (f"{CPU}::test_off_refuses_and_says_where",)),
-    Row("P12", "Robust Fallback", "Return types stay: `PackedSequence`, named tuples, `out=`, in-place.", MET,
+    Row("P12", "Robust Fallback", "Return types are kept: `PackedSequence`, named tuples, `out=`, in-place.", MET,
         (f"{CPU}::test_packed_sequences_stay_packed", f"{CPU}::test_named_tuples_stay_named_tuples",
          f"{CPU}::test_out_is_filled_and_resized", f"{CPU}::test_in_place_on_a_view_updates_its_base")),
-    Row("P13", "Robust Fallback", "A fallback costs little.", PARTLY, ("torchdevice bench fallbacks",),
-        "On a virtual device 0.96 times torch's own fallback, no operator slower than by it (docs/benchmarks.md); the "
-        "limit says 0.85."),
+    Row("P13", "Robust Fallback", "A fallback adds little time.", PARTLY, ("torchdevice bench fallbacks",),
+        "On a virtual device it takes 0.96 of the time of torch's own fallback, and no operator is slower "
+        "(docs/benchmarks.md). The limit is 0.85."),
     Row("P14", "MLX Integration", "MLX is found where it is installed.", MET,
         ("torchdevice doctor",
          "tests/fallback/test_matrix.py::test_mlx_is_asked_first_where_the_table_says_that_it_pays")),
@@ -57,12 +57,12 @@ ROWS = (
     Row("P18", "Performance Benchmarking", "Regressions of speed are caught automatically.", PARTLY,
         ("tests/bench/test_calls.py::test_no_call_is_dearer_than_before",
          "tests/bench/test_calls.py::test_the_baseline_would_fail"),
-        "Single calls, counted in instructions, and only where valgrind is; steps, fallbacks, virtual operators and "
-        "activation have no baseline that `make test` compares with."),
+        "`make test` compares single calls with a baseline, in instructions, if valgrind is installed. Steps, "
+        "fallbacks, virtual operators and activation have no baseline."),
     Row("P19", "Success Metrics", "Real workloads are 15 to 25 % faster.", PARTLY,
         ("torchdevice bench steps",),
         "A training step takes 19 % less time than under an empty `TorchFunctionMode` on an H200 and 7 % less on a "
-        "CPU; no real program was timed, and the earlier attempt is not here to compare with."),
+        "CPU. No real program was timed, and the earlier version is not available for a comparison."),
     Row("P20", "Success Metrics", "99.9 % of operations succeed.", PARTLY,
         ("tests/catalog/test_data.py::test_shares_against_plain_torch",),
         "99.95 % on a CPU and a virtual `cuda`; on a virtual `mps` 99.55 % of the catalogue and 99.59 % of int64 "

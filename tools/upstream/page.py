@@ -15,10 +15,11 @@ from tools.upstream.table import REAL, TOO_LONG, Results, Run, counted, load, re
 PAGE = ROOT / "docs" / "upstream.md"
 HEAD = f"""# PyTorch's own tests on virtual devices
 
-Written by `make upstream`. The wheels of torch have no tests. These are from PyTorch {RELEASE}, in Debian's source
-package. Each test has a minute; after a crash the run goes on with the next test. Only tests that pass on the real
-device count: some of {RELEASE} fail on a newer torch everywhere. The table says how many of them pass on a virtual
-device. No Mac and no machine with two GPUs was at hand: there all tests count that were run.
+Written by `make upstream`. The wheels of torch contain no tests, so the tests are those of PyTorch {RELEASE} from
+Debian's source package. The time limit is one minute per test. After a crash the run continues with the next test.
+A test counts if it passes on the real device, because some tests of {RELEASE} fail on a newer torch on every device.
+The table gives the number of these tests that pass on a virtual device. The tests were not run on a Mac or on a machine
+with two GPUs; for `mps` and `cuda:2` all tests that ran count.
 
 """
 
