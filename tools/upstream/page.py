@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tools.conformance.run import ROOT
 from tools.upstream.archive import RELEASE
-from tools.upstream.table import REAL, TOO_LONG, Results, Run, counted, load, real_of, reasons
+from tools.upstream.table import GENERATED, REAL, TOO_LONG, Results, Run, counted, load, real_of, reasons
 
 PAGE = ROOT / "docs" / "upstream.md"
 HEAD = f"""# PyTorch's own tests on virtual devices
@@ -40,20 +40,38 @@ def pairs(results: Results) -> Iterator[tuple[str, str, Run | None, Run]]:
                 yield mode, file, real_of(results, mode, file), ours
 
 
+def by_origin(file: str, found: dict[str, list[str]]) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    """Tests that were written by hand, and apart from them those that torch generates, each with a title."""
+    classes = GENERATED.get(file, ())
+    for title, generated in (
+        ((f"{file}, by hand", False), (f"{file}, generated", True)) if classes else ((file, False),)
+    ):
+        yield (
+            title,
+            collections.defaultdict(
+                list,
+                {
+                    outcome: [name for name in names if (name.partition(".")[0] in classes) == generated]
+                    for outcome, names in found.items()
+                },
+            ),
+        )
+
+
 def rows(results: Results) -> Iterator[str]:
     """A line per file and mode."""
     yield "| file | mode | tests that count | pass | fail | crash | too long | skipped | torch | compared with |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |"
     for mode, file, real, ours in pairs(results):
-        found = compared(ours, real)
-        passed, all_of_them = len(found["passed"]), sum(map(len, found.values()))
         kind, _, _ = mode.partition(" ")
         other = f"{real.torch}, {real.machine}" if real else "nothing"
-        figures = " | ".join(str(len(found[outcome])) for outcome in ("failed", "crashed", TOO_LONG, "skipped"))
-        yield (
-            f"| {file} | {kind} | {all_of_them} | {passed} ({passed / all_of_them:.1%}) | {figures} "
-            f"| {ours.torch} | {other} |"
-        )
+        for part, found in by_origin(file, compared(ours, real)):
+            passed, all_of_them = len(found["passed"]), sum(map(len, found.values()))
+            figures = " | ".join(str(len(found[outcome])) for outcome in ("failed", "crashed", TOO_LONG, "skipped"))
+            yield (
+                f"| {part} | {kind} | {all_of_them} | {passed} ({passed / all_of_them:.1%}) | {figures} "
+                f"| {ours.torch} | {other} |"
+            )
     waiting = results[REAL].keys() - {file for _, file, _, _ in pairs(results)}
     if waiting:
         yield f"\nRun on the real device only, so far: {', '.join(sorted(waiting))}."

@@ -15,6 +15,7 @@ REAL = "real"  # the mode of the device that is there
 TOO_LONG = "too long"
 ENDED_BY_THE_CLOCK = 1  # the exit status that `faulthandler` gives a worker whose test took too long
 OUTCOMES = ("passed", "failed", "crashed", TOO_LONG, "skipped")
+GENERATED = {"test_mps": ("TestErrorInputsMPS",)}  # classes whose tests torch generates from its operator database
 
 
 @dataclass
