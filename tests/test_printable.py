@@ -96,7 +96,7 @@ def test_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "torchdevice"):
         log.redirected(Redirect(HOSTILE, HOSTILE, HOSTILE, HOSTILE, site))
         log.answered(Simulated(HOSTILE, HOSTILE, HOSTILE, site))
-        log.fell_back(Fallback(HOSTILE, HOSTILE, HOSTILE, (), site))
+        log.Fallbacks().fell_back(Fallback(HOSTILE, HOSTILE, HOSTILE, (), site))
     assert len(caplog.messages) == 3
     assert all("\n" not in message and is_inert(message) for message in caplog.messages)
 

@@ -7,9 +7,9 @@ becomes a warning. Only under `torchdevice run` does a setting that cannot work 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-import warnings
 
 
 def autoload() -> None:
@@ -34,9 +34,10 @@ def autoload() -> None:
         if supervision is not None and supervision.must_work:
             supervision.give_up(error)
         from torchdevice.errors import TorchDeviceWarning
+        from torchdevice.notices import warn
 
         try:
-            warnings.warn(f"torchdevice is off in this process: {error}", TorchDeviceWarning, stacklevel=2)
+            warn(f"torchdevice is off in this process: {error}", level=logging.ERROR, stacklevel=2)
         except TorchDeviceWarning as warning:  # python -W error
             sys.stderr.write(f"{warning}\n")
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from torchdevice.environment import environment, home
 from torchdevice.errors import ConfigError, explain_error
+from torchdevice.notices import LOG_LEVEL
 
 POLICIES = ("accelerate", "portable")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -24,6 +25,7 @@ FLOAT64 = ("downcast", "cpu", "error")
 AUTO = "auto"
 POLICY_REASON = "TORCHDEVICE_POLICY_REASON"  # why `run` chose the policy
 RUN_CACHE = "TORCHDEVICE_RUN_CACHE"  # the cache folder of `run`; programs may set their own XDG_CACHE_HOME
+HAS_PARENT = "TORCHDEVICE_HAS_PARENT"  # set by an active process for the processes that it starts
 PROFILE = "TORCHDEVICE_PROFILE"  # the switch of `run --profile`
 MAX_DEVICES = 64
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"  # CUDA's own
@@ -44,7 +46,7 @@ class Setting:
 SETTINGS = (
     Setting("target", "TORCHDEVICE_TARGET"),
     Setting("policy", "TORCHDEVICE_POLICY", POLICIES),
-    Setting("log_level", "TORCHDEVICE_LOG_LEVEL", LOG_LEVELS),
+    Setting("log_level", LOG_LEVEL, LOG_LEVELS),
     Setting("fallback", "TORCHDEVICE_FALLBACK", FALLBACKS),
     Setting("float64", "TORCHDEVICE_FLOAT64", FLOAT64),
 )
@@ -88,6 +90,7 @@ def apply_to_children(config: Config, target: str) -> Callable[[], None]:
         "TORCHDEVICE_TARGET": target,
         "TORCHDEVICE_POLICY": config.policy,
         PACKAGES: str(int(config.packages)),
+        HAS_PARENT: "1",
     }
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)

@@ -10,15 +10,15 @@ import itertools
 import os
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import ERROR
 from types import CodeType, FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
-from torchdevice.errors import TorchDeviceWarning
+from torchdevice.notices import warn
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,16 @@ class Changed(Redirect):
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A call about a missing device, answered for the target: which API, how, by what, and where."""
+    """A call about a missing device, answered for the target: which API, how, by what, and where.
+
+    `loss`: what the answer lacks of what the API has on its own device.
+    """
 
     api: str
     kind: str
     target: str
     site: Site
+    loss: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +141,7 @@ def _told(listener: Listener[R], record: R) -> bool:
     try:
         listener(record)
     except Exception as error:  # user code must not fail because of a listener
-        warnings.warn(
-            f"torchdevice: the listener {listener!r} raised {error!r} and was dropped", TorchDeviceWarning, stacklevel=2
-        )
+        warn(f"torchdevice: the listener {listener!r} raised {error!r} and was dropped", level=ERROR, stacklevel=2)
         return False
     return True
 

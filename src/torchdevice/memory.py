@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import logging
 import re
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -29,7 +29,8 @@ from typing import Any
 from torchdevice.answers.device import system
 from torchdevice.answers.real import Cpu, Real, process_figure, resident, target_of
 from torchdevice.environment import environment
-from torchdevice.errors import ConfigError, TorchDeviceWarning, explain_error
+from torchdevice.errors import ConfigError, explain_error
+from torchdevice.notices import warn
 from torchdevice.policy.hosts import this_host
 from torchdevice.reporting.text import size
 from torchdevice.translate.translator import translator
@@ -238,9 +239,9 @@ class Watch:
                 try:
                     self._callback(now)
                 except Exception as error:  # the watch must not end silently
-                    warnings.warn(
+                    warn(
                         f"torchdevice: the callback {self._callback!r} raised {error!r}; the watch ended",
-                        TorchDeviceWarning,
+                        level=logging.ERROR,
                         stacklevel=2,
                     )
                     return

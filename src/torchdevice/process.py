@@ -12,12 +12,12 @@ import gc
 import importlib
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchdevice.errors import InterpreterUnsupported, TorchDeviceWarning, explain_error
+from torchdevice.errors import InterpreterUnsupported, explain_error
 from torchdevice.ledger import Redirect
+from torchdevice.notices import warn
 
 
 def _numbers() -> Any:
@@ -80,4 +80,4 @@ def say_lost(record: Redirect) -> None:
     """Warn at the line of the request: what it became, and why."""
     what = f"torchdevice: {record.api}({record.asked}) → {record.given}: {record.reason}"
     text = f"{what}. Hint: start processes with the spawn method"
-    warnings.warn_explicit(text, TorchDeviceWarning, record.site.file, record.site.line)
+    warn(text, (record.site.file, record.site.line))

@@ -7,6 +7,7 @@ and `cli.run` is the command line.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import shlex
@@ -14,7 +15,6 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from multiprocessing import util
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -23,7 +23,8 @@ from torchdevice import __version__, tracebacks, virtual
 from torchdevice.answers import packages
 from torchdevice.config import POLICY_REASON, PROFILE, switched_on
 from torchdevice.environment import environment
-from torchdevice.errors import ConfigError, TorchDeviceWarning
+from torchdevice.errors import ConfigError
+from torchdevice.notices import warn
 from torchdevice.printable import printable_lines
 from torchdevice.reporting import spool
 from torchdevice.reporting.collect import Context, Counts, Report
@@ -51,7 +52,7 @@ def from_environment() -> Supervision | None:
     try:
         destinations = parse(environment().get(REPORT, "" if started_by_run else SUMMARY))
     except ConfigError as error:
-        warnings.warn(f"torchdevice: {REPORT} is ignored: {error}", TorchDeviceWarning, stacklevel=2)
+        warn(f"torchdevice: {REPORT} is ignored: {error}", level=logging.ERROR, stacklevel=2)
         return None
     # Absolute, also for child processes, because programs change their current folder.
     folder = Path(os.path.abspath(environment().get(RUN) or spool.new_folder()))

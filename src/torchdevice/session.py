@@ -6,9 +6,9 @@ One `Session` object holds the state of the process. The public functions of the
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,17 +20,21 @@ from torchdevice._torch import compilers, core
 from torchdevice.answers.asked import unanswered_names
 from torchdevice.answers.real import Counter, cpu_tensors
 from torchdevice.answers.scoped import Masquerades
-from torchdevice.config import VISIBLE_GPUS, Config, apply_to_children, resolve_config, without_settings
+from torchdevice.config import HAS_PARENT, VISIBLE_GPUS, Config, apply_to_children, resolve_config, without_settings
 from torchdevice.distributed.points import Distributed
+from torchdevice.environment import environment
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.ledger import Simulated, fallbacks, stand_ins
+from torchdevice.ledger import Redirect, Simulated, fallbacks, stand_ins
+from torchdevice.notices import warn
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, is_untouched, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
 from torchdevice.process import collector_resting, refuse_without_global_lock
 from torchdevice.reporting import log
 from torchdevice.reporting.collect import Counts, Report, added
-from torchdevice.translate import imported, loading, subclasses
+from torchdevice.reporting.destinations import REPORT
+from torchdevice.reporting.spool import RUN
+from torchdevice.translate import direct, imported, loading, subclasses
 from torchdevice.translate.engine import Applied, Replacement, apply
 from torchdevice.translate.operators import Kernels
 from torchdevice.translate.points import Replacements, Skip, resolve_path
@@ -82,6 +86,7 @@ class Session:
         self._applied: Applied | None = None
         self._stack = ExitStack()  # the undo steps of everything that is switched on
         self._lost: tuple[str, ...] = ()
+        self._silent: bool | None = None  # about the first redirection
         self._masked: Masquerades | None = None
         self._distributed: Distributed | None = None
         self._builtins_registered = False
@@ -120,6 +125,9 @@ class Session:
 
     def _start(self, config: Config) -> None:
         host = target_host(config.target, config.source("target"))
+        if self._silent is None:
+            self._silent = _is_told_elsewhere()
+        machine = this_host() if config.target == "cpu" else host  # before anything answers for it
         core.default_device_functions()
         subclasses.notice(active=False)
         with collector_resting(), ExitStack() as stack:  # torch is never left half patched
@@ -129,6 +137,7 @@ class Session:
             stack.callback(self._restore)
             for undo in self._steps(config, host):
                 stack.callback(undo)
+            stack.callback(direct.apply(self._translator, (host.type, machine.type)))
             self._translator.start(self._situation(config, host))
             stack.callback(self._translator.stop)
             self._stack = stack.pop_all()
@@ -143,8 +152,13 @@ class Session:
             self._masquerades().ordered if config.masquerade else {},
             self._masquerades().failure_of if config.masquerade else None,
             at_first_decision=look_again if is_untouched(host) else None,
-            at_first_redirect=process.say_lost if host.lost else None,
+            at_first_redirect=process.say_lost if host.lost else self._tell_first,
         )
+
+    def _tell_first(self, record: Redirect) -> None:
+        if not self._silent:
+            self._silent = True
+            log.first_redirected(record)
 
     def _look_again(self, visible: str | None) -> None:
         """Detect the host again, because a script may choose its GPUs, or none, until it uses one."""
@@ -208,11 +222,8 @@ class Session:
         self._config = None
         self._stack.close()  # undoes all steps, even if one fails
         if self._lost:
-            warnings.warn(
-                f"torchdevice: {', '.join(self._lost)} was replaced by other code in the meantime and was not restored",
-                TorchDeviceWarning,
-                stacklevel=3,
-            )
+            told = f"torchdevice: {', '.join(self._lost)} was replaced by other code in the meantime and was not restored"
+            warn(told, stacklevel=3)
 
     def _register_builtins(self) -> None:
         if not self._builtins_registered:
@@ -339,6 +350,7 @@ class Session:
     def confine_to_cpu(self, config: Config) -> None:
         """In a worker process: translate, but to the CPU, because the accelerator belongs to the parent."""
         with self._lock:
+            self._silent = True
             if self._config is None:
                 self.activate(target="cpu", policy=config.policy, packages=config.packages)
             else:
@@ -403,11 +415,18 @@ def activate_or_warn() -> None:
     try:
         session.activate()
     except AlreadyActive as error:  # the active session continues
-        warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
+        warn(f"torchdevice: {error}", level=logging.ERROR, stacklevel=2)
     except ConfigError as error:
-        warnings.warn(f"torchdevice: {error}", TorchDeviceWarning, stacklevel=2)
+        warn(f"torchdevice: {error}", level=logging.ERROR, stacklevel=2)
         with without_settings():
             session.activate()
+
+
+def _is_told_elsewhere() -> bool:
+    """Whether a report at the end, or another process of the same program, tells of redirections."""
+    rank = os.environ.get("RANK")
+    is_another = HAS_PARENT in environment() if rank is None else rank != "0"
+    return is_another or RUN in environment() or bool(environment().get(REPORT))
 
 
 def _entered(context: AbstractContextManager[object]) -> Callable[[], object]:
@@ -435,7 +454,7 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 
     there = virtual.installed()
     refused = there.refused if there is not None and there.device == host.type else frozenset()
-    undo = fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.fell_back)
+    undo = fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.Fallbacks().fell_back)
     if there is None or config.fallback != "off":
         return undo
     there.library.call("allow_host", 0)  # for operators that the backing of a virtual device lacks

@@ -97,7 +97,8 @@ def test_without_run_and_in_silence(tmp_path: Path) -> None:
 def test_environment_alone_activates(tmp_path: Path) -> None:
     write(tmp_path, {"train.py": TRAIN})
     done = python("train.py", cwd=tmp_path, environment={"TORCHDEVICE": "1"})
-    assert (done.stdout, done.stderr) == ("cpu True\n", "")
+    assert (done.stdout, done.stderr.count("\n")) == ("cpu True\n", 1)
+    assert "train.py:3: torch.nn.Module.cuda(cuda) → cpu" in done.stderr
     told = python("train.py", cwd=tmp_path, environment={"TORCHDEVICE": "1", "TORCHDEVICE_REPORT": "text"})
     assert "torch.nn.Module.cuda  cuda    cpu    1      1       train.py:3" in told.stderr
 

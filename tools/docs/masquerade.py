@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchdevice.answers.devices import CUDA_VERSION
 from torchdevice.answers.lightning import CHECKS, REGISTRIES
 from torchdevice.answers.outside import BUILDERS, OUTSIDE
-from torchdevice.answers.rows import ANSWERS, SURFACE, TRUTH_PACKAGES, Kind
+from torchdevice.answers.rows import ANSWERS, LOSSES, SURFACE, TRUTH_PACKAGES, Kind
 
 HEAD = f"""# The masquerade: what `torch.cuda` answers where there is no CUDA
 
@@ -25,7 +25,8 @@ present. torch itself gets the real answer, and so do packages whose CUDA code n
 {", ".join(TRUTH_PACKAGES)}.
 
 **Records.** `torchdevice.status().simulated_calls` counts the answers. With `TORCHDEVICE_LOG_LEVEL=INFO` every place in
-user code is logged once.
+user code is logged once. Where an answer lacks something that CUDA has, the place is logged at `WARNING`, which is the
+default: see "What is lost" below.
 
 **`torch.version.cuda`** is `{CUDA_VERSION}` where torch has none. Most code that reads it prints or splits it
 (`torch.version.cuda.split(".")`) after `is_available()` returned true, and would crash on `None`. Packages that compare
@@ -70,6 +71,20 @@ def _table(kind: str) -> Iterator[str]:
         yield f"| `{row.name}` | {label} | {' | '.join(cells)} |"
 
 
+def _losses() -> Iterator[str]:
+    yield "\n## What is lost\n"
+    yield "These names work, but do not give all that they give on their own device. The logger `torchdevice` warns"
+    yield "once per place. `TORCHDEVICE_LOG_LEVEL=ERROR` turns the warnings off.\n"
+    yield "| name | what a program does not get | on |\n| --- | --- | --- |"
+    for kind, rows in SURFACE.items():
+        for row in rows:
+            if row.loses:
+                lost = {target: text for target, text in vars(LOSSES[row.loses]).items() if text}
+                for text in dict.fromkeys(lost.values()):
+                    targets = ", ".join(target for target in lost if lost[target] == text)
+                    yield f"| `torch.{kind}.{row.name}` | {text} | {targets} |"
+
+
 def _neighbours() -> Iterator[str]:
     yield "\n## Names outside the namespaces\n"
     yield "| name | kind | answer |\n| --- | --- | --- |"
@@ -88,6 +103,7 @@ def page() -> str:
     lines = [HEAD, f"{sum(counts.values())} names: {summary}."]
     for kind in SURFACE:
         lines.extend(_table(kind))
+    lines.extend(_losses())
     lines.extend(_neighbours())
     return "\n".join(lines) + "\n"
 

@@ -91,7 +91,12 @@ VARIABLES = (
         "1",
         "Stand-ins for packages that need CUDA ([packages.md](packages.md)).",
     ),
-    _setting("log_level", "INFO", "The level of the logger `torchdevice`. `INFO` logs each redirected place once."),
+    _setting(
+        "log_level",
+        "INFO",
+        "The level of the logger `torchdevice` and of its warnings ([policy.md](policy.md#messages)). `INFO` logs each "
+        "redirected place once.",
+    ),
     Variable(
         REPORT,
         "`summary`, `text`, `json:PATH`, `html:PATH`; separate several with commas",
@@ -118,6 +123,9 @@ INHERITED = (
         "",
         "The cache folder that `run` found; programs may change `XDG_CACHE_HOME`.",
     ),
+    Variable(
+        config.HAS_PARENT, "`1`", "not set", "", "Set by every active process: its children do not repeat its notice."
+    ),
     Variable(config.POLICY_REASON, "text", "not set", "", "The reason for the policy that `run` selected."),
 )
 # Variable of another project → its effect here.
@@ -132,6 +140,7 @@ OTHERS = {
     "PYTORCH_MPS_HIGH_WATERMARK_RATIO": "torch's own: the limit of MPS's allocator, which holds again after `torchdevice.memory.limit`.",
     "PYTORCH_ENABLE_MPS_FALLBACK": "torch's own: with `1`, a virtual `mps:real` runs missing operators on the CPU, with torch's warning.",
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "torch's own: a virtual `cuda` frees memory immediately.",
+    "RANK": "torchrun's own: the notice of the first redirection comes from rank 0.",
     "TORCHELASTIC_RESTART_COUNT": "torchrun's own: separates restarted workers from those of earlier attempts.",
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "torch's own: with `0`, `import torch` does not load TorchDevice.",
     "TRITON_INTERPRET": "Triton's own: if it is not set, translation sets it on a host without an NVIDIA GPU.",

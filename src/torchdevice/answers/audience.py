@@ -11,7 +11,7 @@ from typing import Any
 
 from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.distributed import LAUNCHER
-from torchdevice.answers.rows import TRUTH_PACKAGES, Row
+from torchdevice.answers.rows import LOSSES, TRUTH_PACKAGES, Row
 from torchdevice.ledger import Key, Simulated, simulations
 from torchdevice.translate.callers import INSTALLED, user_frame
 from torchdevice.translate.engine import dress
@@ -43,10 +43,16 @@ class Audience:
         if self.translator.roles[code.co_filename].inner:
             return _UNCOUNTED
         tally = self.ledger.tally(
-            frame, (path, self.target), lambda site: Simulated(path, row.kind.value, self.target, site)
+            frame,
+            (path, self.target),
+            lambda site: Simulated(path, row.kind.value, self.target, site, self._loss(row)),
         )
         self.ledger.remember(tally, (id(code), frame.f_lasti, path), tally.counter, epoch)
         return tally.counter
+
+    def _loss(self, row: Row) -> str:
+        """What the target lacks; a target that is not in the table has the real thing."""
+        return getattr(LOSSES[row.loses], self.target, "") if row.loses else ""
 
     def note(self, row: Row, path: str) -> None:
         """Count an object of a replaced class that user code makes. `path` is its class."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,11 +202,12 @@ def _described(segment: Segment) -> Table:
     }
 
 
-def pool_base(device: Device) -> type:
+def pool_base(device: Device, note: Callable[[], None]) -> type:
     """The base class for torch's `MemPool`."""
 
     class MemPoolBase:
         def __init__(self, allocator: Any = None, *_: Any, **__: Any) -> None:
+            note()
             self._pool_id, self._pool_allocator = (0, next(device.pool_numbers)), allocator
             self._pool_device = device.current()
             device.keep_pool(self._pool_device, self._pool_id)

@@ -28,6 +28,7 @@ class Row:
     - `truth`: torch's own files, and packages that would enable code for that hardware only, get the original.
     - `left`: the name is not replaced, because torch's own object works with the other rows and the translation.
     - `constant`: torch's compiler may treat the result as a constant of the graph.
+    - `loses`: a key of LOSSES, if the answer lacks something that the name has on its own device.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Row:
     truth: bool = False
     left: bool = False
     constant: bool = False
+    loses: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,29 @@ ANSWERS = {
     "metal_trace": _same("does nothing; `False`"),
 }
 
+_QUEUE = "work runs in the order of submission and does not overlap"
+# What a program does not get. A place that asks for it is logged as a warning.
+LOSSES = {
+    "overlap": Answer(mps=_QUEUE, xpu="", cpu=_QUEUE),
+    "launch": _same("a replay runs the operators one by one and saves no launches"),
+    "pool": _same("its memory comes from the target's allocator, like all other"),
+    "segments": _same("the target does not list its memory, so a snapshot has no segments"),
+    "limit": Answer(mps="", xpu="", cpu="the CPU's allocator has no limit, so none is enforced"),
+}
+
 
 def _rows(
-    kind: Kind, answer: str, names: str, *, truth: bool = False, left: bool = False, constant: bool = False
+    kind: Kind,
+    answer: str,
+    names: str,
+    *,
+    truth: bool = False,
+    left: bool = False,
+    constant: bool = False,
+    loses: str = "",
 ) -> Iterator[Row]:
     for name in names.split():
-        yield Row(name, kind, answer, truth, left, constant)
+        yield Row(name, kind, answer, truth, left, constant, loses)
 
 
 M, S, N, U = Kind.MAPPED, Kind.SIMULATED, Kind.NO_OP, Kind.UNSUPPORTED
@@ -150,7 +169,8 @@ CUDA = (
     *_rows(S, "peer", "can_device_access_peer"),
     *_rows(N, "handle", "current_blas_handle current_solver_handle"),
     *_rows(S, "settings", "get_sync_debug_mode set_sync_debug_mode"),
-    *_rows(S, "stream", "Stream ExternalStream StreamContext stream set_stream current_stream default_stream"),
+    *_rows(S, "stream", "Stream ExternalStream", loses="overlap"),
+    *_rows(S, "stream", "StreamContext stream set_stream current_stream default_stream"),
     *_rows(S, "stream", "get_stream_from_external"),
     *_rows(M, "event", "Event"),
     *_rows(S, "allocated", "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"),
@@ -161,17 +181,20 @@ CUDA = (
     *_rows(N, "reset", "reset_accumulated_host_memory_stats reset_peak_host_memory_stats"),
     *_rows(S, "free", "mem_get_info device_memory_used"),
     *_rows(M, "empty_cache", "empty_cache"),
-    *_rows(M, "fraction", "set_per_process_memory_fraction get_per_process_memory_fraction"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction", loses="limit"),
+    *_rows(M, "fraction", "get_per_process_memory_fraction"),
     *_rows(S, "raw_block", "caching_allocator_alloc caching_allocator_delete"),
     *_rows(S, "settings", "caching_allocator_enable caching_allocator_disabled get_allocator_backend"),
-    *_rows(S, "pool", "MemPool use_mem_pool"),
-    *_rows(S, "history", "memory_snapshot"),
+    *_rows(S, "pool", "MemPool", loses="pool"),
+    *_rows(S, "pool", "use_mem_pool"),
+    *_rows(S, "history", "memory_snapshot", loses="segments"),
     *_rows(S, "load", "memory_usage utilization temperature power_draw clock_rate"),
     *_rows(S, "processes", "list_gpu_processes"),
     *_rows(U, "allocator", "CUDAPluggableAllocator change_current_allocator"),
     *_rows(M, "rng", "manual_seed manual_seed_all seed seed_all", truth=True),
     *_rows(M, "rng", "get_rng_state get_rng_state_all set_rng_state set_rng_state_all initial_seed default_generators"),
-    *_rows(S, "graph", "CUDAGraph graph make_graphed_callables graph_pool_handle"),
+    *_rows(S, "graph", "CUDAGraph", loses="launch"),
+    *_rows(S, "graph", "graph make_graphed_callables graph_pool_handle"),
     *_rows(S, "graph", "is_current_stream_capturing", truth=True),
     *_rows(M, "hook", "graphs.register_graph_capture_start_hook graphs.register_graph_capture_end_hook", left=True),
     *_rows(M, "hook", "graphs.register_graph_replay_start_hook graphs.register_graph_replay_end_hook", left=True),
@@ -220,7 +243,8 @@ CUDA = (
     *_rows(N, "start", "_sleep"),
     *_rows(S, "there", "_is_compiled", truth=True),
     *_rows(S, "cudart", "_cudart"),
-    *_rows(S, "history", "memory._record_memory_history memory._snapshot memory._dump_snapshot"),
+    *_rows(S, "history", "memory._snapshot memory._dump_snapshot", loses="segments"),
+    *_rows(S, "history", "memory._record_memory_history"),
     *_rows(M, "current", "_exchange_device _maybe_exchange_device _DeviceGuard"),
 )
 
@@ -233,24 +257,29 @@ XPU = (
     *_rows(S, "described", "get_device_properties get_device_name get_device_capability", constant=True),
     *_rows(S, "xpu_flags", "get_arch_list get_gencode_flags", truth=True),
     *_rows(N, "start", "init"),
+    *_rows(N, "start", "_lazy_init", truth=True),
     *_rows(M, "synchronize", "synchronize"),
     *_rows(S, "peer", "can_device_access_peer"),
-    *_rows(S, "stream", "Stream StreamContext stream set_stream current_stream get_stream_from_external"),
+    *_rows(S, "stream", "Stream", loses="overlap"),
+    *_rows(S, "stream", "StreamContext stream set_stream current_stream get_stream_from_external"),
     *_rows(M, "event", "Event"),
     *_rows(S, "allocated", "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"),
     *_rows(S, "allocated", "memory_stats memory_stats_as_nested_dict"),
     *_rows(S, "reset", "reset_peak_memory_stats reset_accumulated_memory_stats"),
     *_rows(S, "free", "mem_get_info device_memory_used"),
     *_rows(M, "empty_cache", "empty_cache"),
-    *_rows(M, "fraction", "set_per_process_memory_fraction get_per_process_memory_fraction"),
-    *_rows(S, "pool", "MemPool use_mem_pool"),
-    *_rows(S, "history", "memory_snapshot"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction", loses="limit"),
+    *_rows(M, "fraction", "get_per_process_memory_fraction"),
+    *_rows(S, "pool", "MemPool", loses="pool"),
+    *_rows(S, "pool", "use_mem_pool"),
+    *_rows(S, "history", "memory_snapshot", loses="segments"),
     *_rows(S, "load", "memory_usage utilization temperature power_draw clock_rate"),
     *_rows(S, "processes", "list_gpu_processes"),
     *_rows(U, "allocator", "XPUPluggableAllocator change_current_allocator"),
     *_rows(M, "rng", "manual_seed manual_seed_all seed seed_all", truth=True),
     *_rows(M, "rng", "get_rng_state get_rng_state_all set_rng_state set_rng_state_all initial_seed default_generators"),
-    *_rows(S, "graph", "XPUGraph graph make_graphed_callables graph_pool_handle"),
+    *_rows(S, "graph", "XPUGraph", loses="launch"),
+    *_rows(S, "graph", "graph make_graphed_callables graph_pool_handle"),
     *_rows(S, "graph", "is_current_stream_capturing", truth=True),
 )
 
@@ -259,11 +288,12 @@ MPS = (
     *_rows(M, "synchronize", "synchronize"),
     *_rows(S, "allocated", "current_allocated_memory driver_allocated_memory recommended_max_memory"),
     *_rows(M, "empty_cache", "empty_cache"),
-    *_rows(M, "fraction", "set_per_process_memory_fraction"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction", loses="limit"),
     *_rows(M, "rng", "manual_seed seed", truth=True),
     *_rows(M, "rng", "get_rng_state set_rng_state"),
     *_rows(M, "event", "Event"),
-    *_rows(S, "stream", "Stream stream set_stream current_stream default_stream"),
+    *_rows(S, "stream", "Stream", loses="overlap"),
+    *_rows(S, "stream", "stream set_stream current_stream default_stream"),
     *_rows(N, "metal_trace", "profiler.start profiler.stop profiler.profile profiler.is_capturing_metal"),
     *_rows(N, "metal_trace", "profiler.is_metal_capture_enabled"),
     *_rows(U, "metal", "compile_shader load_metallib profiler.metal_capture"),

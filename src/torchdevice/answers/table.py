@@ -117,6 +117,6 @@ def answers(kind: str, device: Device, noting: Callable[[str], Callable[[], None
         "Stream": streams.stream_base(lent, row.stream_handle, note("Stream")),
         "Event": streams.event_base(device, row.event_handle, note("Event")),
         graph: graphs.graph_base(graph, device, note(graph)),
-        "MemPool": memory.pool_base(device),
+        "MemPool": memory.pool_base(device, note("MemPool")),
     }
     return Answers(functions, names, bases)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-import warnings
 
-from torchdevice.errors import TorchDeviceWarning
 from torchdevice.ledger import Changed
+from torchdevice.notices import warn
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.translator import Translator
 
@@ -15,4 +14,4 @@ def tell(translator: Translator, path: str, asked: str, given: str, reason: str,
     """Count the place, and warn if it is new."""
     place = user_frame(sys._getframe(1), translator.roles)
     if translator.ledger.count(place, (path, asked, given), lambda site: Changed(path, asked, given, reason, site)):
-        warnings.warn_explicit(message, TorchDeviceWarning, place.f_code.co_filename, place.f_lineno)
+        warn(message, (place.f_code.co_filename, place.f_lineno))

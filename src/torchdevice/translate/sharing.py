@@ -9,15 +9,14 @@ if such a result is kept while its memory is changed.
 from __future__ import annotations
 
 import sys
-import warnings
 import weakref
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from torchdevice._torch.core import RealTensor, contents_of, is_its_only_owner
-from torchdevice.errors import TorchDeviceWarning
 from torchdevice.ledger import Changed, Site
+from torchdevice.notices import warn
 
 if TYPE_CHECKING:
     from torchdevice.translate.translator import Translator
@@ -124,13 +123,11 @@ class Aliases:
             if translator.host.accelerated
             else "`run --virtual cuda` keeps them apart"
         )
-        warnings.warn_explicit(
+        warn(
             f"{alias.record.api} returned its own input, because {alias.record.reason}; the input has changed since, "
             "and the result is still in use. With two devices, the result would be a copy.\n"
             f"Hint: {apart}; .clone() makes a copy",
-            TorchDeviceWarning,
-            site.file,
-            site.line,
+            (site.file, site.line),
         )
 
     def clear(self) -> None:

@@ -9,7 +9,6 @@ import atexit
 import os
 import re
 import time
-import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +19,8 @@ from torchdevice.answers.installed import BUILDS
 from torchdevice.answers.installed import install as install_answers
 from torchdevice.answers.virtual import Virtual
 from torchdevice.environment import environment
-from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, VirtualDeviceUnavailable, explain_error
+from torchdevice.errors import AlreadyActive, ConfigError, VirtualDeviceUnavailable, explain_error
+from torchdevice.notices import warn
 from torchdevice.policy.hosts import this_host
 from torchdevice.virtual import build, build_parts, supported
 from torchdevice.virtual.library import Library
@@ -112,10 +112,9 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     _install_the_rest(device, library)
     self_test(device, count)
     if library.call("repair_autograd"):
-        warnings.warn(
+        warn(
             f"The virtual {device} device was installed after the first backward of this process, so autograd's "
             "threads were started a second time. Install it earlier to avoid this.",
-            TorchDeviceWarning,
             stacklevel=3,
         )
     _forget_self_test(library, count, on)

@@ -6,7 +6,6 @@ left to the CPU executor, because their cost is the copy and not the computation
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -15,10 +14,10 @@ from typing import Any
 import torch
 
 from torchdevice._torch.core import RealTensor
-from torchdevice.errors import TorchDeviceWarning
 from torchdevice.fallback.cpu import Crossing
 from torchdevice.fallback.mlx.costs import costs
 from torchdevice.fallback.plan import FUNCTIONAL, Declined, Plan
+from torchdevice.notices import warn
 
 NAME = "mlx"
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
@@ -48,10 +47,9 @@ def rules() -> dict[str, Rule]:
     try:
         from torchdevice.fallback.mlx import rules
     except ImportError as error:  # installed for another system or another Python
-        warnings.warn(
+        warn(
             f"MLX is installed but cannot be imported ({error}), so operators that the device lacks run on the CPU. "
             "Hint: pip install --force-reinstall mlx, or set TORCHDEVICE_FALLBACK=cpu.",
-            TorchDeviceWarning,
             stacklevel=2,
         )
         return {}

@@ -1,0 +1,66 @@
+"""Operators that are called by their own name (`torch.ops.aten.zeros([2], device="cuda")`) or from compiled code.
+
+Such calls pass no function that could be replaced. But all of them make their memory by a few operators that the
+dispatcher sends to a device by its name. For the device types that a host lacks, those get a kernel of ours: it makes
+the memory on the device that the policy picks. Calls that ask for a device which is there never meet it. No device and
+`cpu` mean the CPU in such calls. What compiled code refuses before it makes memory is in EXCEPTIONS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from torchdevice._torch import core, dispatcher
+from torchdevice.policy.hosts import is_accelerator
+from torchdevice.translate.translator import Translator
+
+# Public operators that raise torch's own error for a device that is not here, and why. The functions of torch that call
+# them (`x.to`, `torch.sparse_coo_tensor`) are translated.
+_SPARSE = "a sparse tensor has its device in its type, which is chosen before memory is made"
+EXCEPTIONS = {
+    "to": "without an index, compiled code asks the missing device which one is current",
+    "pin_memory": "the device is the one that the memory is pinned for, and compiled code asks it",
+    "sparse_coo_tensor": _SPARSE,
+    "sparse_compressed_tensor": _SPARSE,
+    "sparse_csr_tensor": _SPARSE,
+    "sparse_csc_tensor": _SPARSE,
+    "sparse_bsr_tensor": _SPARSE,
+    "sparse_bsc_tensor": _SPARSE,
+}
+_PUBLIC = re.compile(r"aten::[^_]")
+_BY_NAME = "BackendSelect"  # the key of operators that read their device from an argument
+
+
+def makers() -> Iterator[str]:
+    """The operators that make memory on a device: each device has a kernel of its own for them."""
+    for name in dispatcher.kernels_under(_BY_NAME):
+        composite = any(dispatcher.has_kernel(name, key) for key in dispatcher.COMPOSITES)
+        if _PUBLIC.match(name) and dispatcher.has_kernel(name, "CPU") and not composite:
+            yield name
+
+
+def apply(translator: Translator, present: Collection[str]) -> Callable[[], None]:
+    """Serve the accelerators that are not among those `present`; the undo takes that back."""
+    registrations = dispatcher.Registrations()
+    here = {*present, *core.virtual_types, "privateuseone"}
+    absent = [key for kind, key in dispatcher.KEYS.items() if is_accelerator(kind) and kind not in here]
+    for name in makers():
+        kernel = _kernel(name, translator)
+        for key in absent:
+            registrations.add(name, key, kernel)
+    return registrations.undo
+
+
+def _kernel(name: str, translator: Translator) -> Callable[..., Any]:
+    operator = dispatcher.find_operator(name)
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        asked = kwargs["device"]
+        given = translator.translate(asked, name)
+        if given is asked:  # translation rests in this thread
+            raise NotImplementedError(f"Could not run '{name}' with arguments from the '{asked.type}' backend")
+        return operator(*args, **{**kwargs, "device": given})
+
+    return make
