@@ -222,8 +222,8 @@ class Session:
         self._config = None
         self._stack.close()  # undoes all steps, even if one fails
         if self._lost:
-            told = f"torchdevice: {', '.join(self._lost)} was replaced by other code in the meantime and was not restored"
-            warn(told, stacklevel=3)
+            lost = ", ".join(self._lost)
+            warn(f"torchdevice: {lost} was replaced by other code in the meantime and was not restored", stacklevel=3)
 
     def _register_builtins(self) -> None:
         if not self._builtins_registered:

@@ -75,6 +75,14 @@ ON_THE_ACCELERATOR: dict[str, Callable[[], Any]] = {
     "from_numpy": lambda: torch.from_numpy(np.ones(2, "f4")),
     "from_numpy float64": lambda: torch.from_numpy(np.ones(2)),
     "frombuffer": lambda: torch.frombuffer(bytearray(8), dtype=torch.float32),
+    "from_dlpack": lambda: torch.from_dlpack(np.ones(2, "f4")),
+    "sobol": lambda: torch.quasirandom.SobolEngine(2).draw(3),
+    "scrambled sobol": lambda: torch.quasirandom.SobolEngine(2, scramble=True, seed=1).draw_base2(2),
+    "sobol out": lambda: torch.quasirandom.SobolEngine(2).draw(3, out=torch.empty(3, 2)),
+    "collated": lambda: data.default_collate([{"x": np.ones(2, "f4")}, {"x": np.ones(2, "f4")}])["x"],
+    "converted": lambda: data.default_convert([np.ones(2, "f4")])[0],
+    "storage": lambda: torch.UntypedStorage(8),
+    "tensor of a storage": lambda: torch.empty(0).set_(torch.UntypedStorage(8)),
     "legacy": lambda: torch.FloatTensor([1.0]),
     "legacy cuda": lambda: torch.cuda.FloatTensor([1.0]),
     "default type": lambda: torch.Tensor([1.0]),
@@ -152,6 +160,16 @@ def test_it_is_on_the_accelerator(make: Callable[[], Any]) -> None:
 def test_device_objects_compare_equal_to_where_tensors_are() -> None:
     for spec in ("cpu", "cuda:0", TARGET + ":0"):
         assert torch.device(spec) == torch.zeros(1, device=spec).device
+
+
+@pytest.mark.skipif(TARGET != "mps", reason="only of MPS a machine has one device and no more")
+def test_no_index_is_the_first_device() -> None:
+    """In plain torch `torch.device("mps")` is not equal to the device of any tensor."""
+    spelled = [torch.device("mps"), torch.device("mps:0"), torch.device("mps", 0), torch.device(type="mps")]
+    spelled += [torch.device("cuda"), torch.device("cuda:0"), torch.zeros(1).device, torch.device(torch.device("mps"))]
+    assert {(device, device.index) for device in spelled} == {(torch.zeros(1, device="mps").device, 0)}
+    with torchdevice.suspended():
+        assert torch.device("mps", 0) == torch.zeros(1, device="mps").device
 
 
 def test_the_override_toggles_and_every_such_request_is_the_cpu() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import re
 import sys
 import threading
@@ -18,6 +19,7 @@ import torch
 
 import torchdevice
 from tests.torches import BUILT_FOR_CUDA
+from tests.virtual.harness import on
 from torchdevice._torch.core import SHOWS_SAVED_TENSORS, RealDevice
 from torchdevice.answers.devices import CUDA_VERSION
 from torchdevice.answers.rows import SURFACE, Kind
@@ -36,6 +38,23 @@ def test_user_code_is_told_that_cuda_is_there_and_torch_is_not() -> None:
     assert torch.cuda.is_initialized()
     assert torch._utils._get_available_device_type() is None
     assert torch.utils.collect_env.get_env_info().is_cuda_available != "True"
+
+
+def test_a_program_that_knows_several_kinds_of_device_finds_one() -> None:
+    """Whichever it asks for first: its branch for CUDA is the one that uses the device most."""
+    kinds = {"cuda": torch.cuda, "mps": torch.backends.mps, "xpu": torch.xpu}
+    for order in itertools.permutations(kinds):
+        assert [kind for kind in order if kinds[kind].is_available()] == ["cuda"]
+    assert not torch.mps.is_available()
+
+
+@on("mps")
+def test_code_for_mps_alone_finds_it_on_a_virtual_one() -> None:
+    assert torch.backends.mps.is_available()
+    assert torch.backends.mps.is_built()
+    torchdevice.activate(policy="portable")
+    device = "mps" if torch.backends.mps.is_available() else "cpu"
+    assert torch.zeros(1, device=device).device.type == "mps"
 
 
 def test_a_build_for_cuda_without_a_driver_has_no_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:

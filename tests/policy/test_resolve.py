@@ -22,7 +22,7 @@ ACCELERATE = {
     "cpu:0": ((MPS, CUDA, XPU, torch.device("cpu", 0)), "yyy-"),
     "cpu:3": ((MPS, CUDA, XPU, torch.device("cpu", 3)), "yyy-"),
     "cpu:-1": ((CPU, CPU, CPU, CPU), "----"),
-    "mps": ((torch.device("mps"), CUDA, XPU, CPU), "-yyy"),
+    "mps": ((MPS, CUDA, XPU, CPU), "-yyy"),
     "mps:0": ((MPS, CUDA, XPU, CPU), "-yyy"),
     "mps:2": ((MPS, CUDA, XPU, CPU), "yyyy"),
     "cuda": ((MPS, torch.device("cuda"), XPU, CPU), "y-yy"),

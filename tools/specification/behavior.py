@@ -230,10 +230,9 @@ POINTS = (
         (f"{COHERENCE}::test_it_is_on_the_accelerator",)),
     Row("B68", "Additional Points", "A tensor on the CPU can be moved to the accelerator.", MET,
         (f"{FOREIGN}::test_every_request_is_the_accelerator",)),
-    Row("B69", "Additional Points", "What user code makes without naming a device is on the accelerator.", PARTLY,
+    Row("B69", "Additional Points", "What user code makes without naming a device is on the accelerator.", MET,
         (f"{COHERENCE}::test_it_is_on_the_accelerator", f"{COHERENCE}::test_batches_arrive_on_the_accelerator"),
-        "`SobolEngine.draw`, `default_collate` called by itself, `from_dlpack` of an array and `UntypedStorage(n)` "
-        "stay on the CPU and are in no table of exceptions."),
+        "Operators called by their own names (`torch.ops.aten.zeros([2])`) mean the CPU (docs/policy.md)."),
     Row("B70", "Additional Points", "Such implicit redirections are logged too.", MET,
         ("torchdevice run -v --virtual mps --policy accelerate examples/train_cuda.py",
          "tests/translate/test_decisions.py::test_what_is_given_is_what_is_decided")),
@@ -242,9 +241,8 @@ POINTS = (
          "tests/policy/test_resolve.py::test_bad_requests_raise_what_torch_raises")),
     Row("B72", "Additional Points", "The index of CUDA chooses the GPU; MPS has index 0 only.", MET,
         ("tests/policy/test_resolve.py::test_indices_on_several_devices", EVERY_CELL)),
-    Row("B73", "Additional Points", "On MPS, no index and index 0 mean the same.", PARTLY, (EVERY_CELL,),
-        "`cuda` and `cuda:0` both become `mps:0`; `torch.device(\"mps\")` stays without an index there and is not "
-        "equal to `mps:0`."),
+    Row("B73", "Additional Points", "On MPS, no index and index 0 mean the same.", MET,
+        (EVERY_CELL, f"{COHERENCE}::test_no_index_is_the_first_device")),
     Row("B74", "Additional Points", "On the CPU, no index and index 0 mean the same.", CONTRADICTED,
         (EVERY_CELL, "docs/policy.md"),
         "A CPU device that we give has no index. torch takes `cpu:0` for another device: `torch.load` refuses it, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.specification.row import CONTRADICTED, MET, NO_MAC, PARTLY, Row
+from tools.specification.row import CONTRADICTED, MET, NO_MAC, Row
 
 TRANSLATION = "tests/translate/test_translation.py"
 
@@ -18,11 +18,12 @@ ROWS = (
          f"{TRANSLATION}::test_default_device_costs_no_mode")),
     Row("I4", "Core Device Functions", "`torch.cuda.is_available()` and `device_count()` describe the target.", MET,
         ("tests/answers/test_answers.py::test_user_code_is_told_that_cuda_is_there_and_torch_is_not",)),
-    Row("I5", "Core Device Functions", "`torch.mps.is_available()` describes the target.", PARTLY,
-        ("tests/answers/test_targets.py::test_every_row_is_called",),
-        "On a host without MPS it and `torch.backends.mps.is_available()` return `False`, so that a library that "
-        "checks several device types finds one (docs/masquerade.md). Code that checks only `mps` takes its CPU "
-        "branch."),
+    Row("I5", "Core Device Functions", "`torch.mps.is_available()` describes the target.", CONTRADICTED,
+        ("tests/answers/test_answers.py::test_a_program_that_knows_several_kinds_of_device_finds_one",
+         "tests/answers/test_answers.py::test_code_for_mps_alone_finds_it_on_a_virtual_one", "docs/masquerade.md"),
+        "It tells the truth on a host without MPS. A program that looks for several kinds of device must find one. If "
+        "it found both, it could take its poorer branch for MPS on a CUDA machine. `torchdevice run --as mps` gives "
+        "code that asks for `mps` only such a device."),
     Row("I6", "Status Tracking", "A script marks a function as complete.", CONTRADICTED,
         ("tests/catalog/test_status.py::test_status_is_computed", "docs/cli.md"),
         "A status is computed from the results of runs and cannot be set by hand. `torchdevice catalog note` stores "

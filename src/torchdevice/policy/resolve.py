@@ -157,7 +157,9 @@ def _by_table(request: Request, host: Host, policy: str, caller: Caller) -> Deci
         return _cpu(request, host, policy, caller)
     if caller is Caller.NAMING:
         return Decision(
-            _spelled(request), False, "torch only names a device; each request for a tensor on it is decided later"
+            _as_reported(request, host),
+            False,
+            "torch only names a device; each request for a tensor on it is decided later",
         )
     if not is_accelerator(request.type):
         return Decision(_spelled(request), False, f"{request.type} is not an accelerator and is never redirected")
@@ -196,7 +198,7 @@ def _cpu(request: Request, host: Host, policy: str, caller: Caller) -> Decision:
 
 def _native(request: Request, host: Host) -> Decision:
     if request.index is None or request.index < host.count:
-        return Decision(_spelled(request), False, f"this host has {host.type}")
+        return Decision(_as_reported(request, host), False, f"this host has {host.type}")
     return Decision(
         RealDevice(host.type, host.current),
         True,
@@ -214,6 +216,11 @@ def _on_host(request: Request, host: Host) -> RealDevice:
         return RealDevice("cpu")
     index = request.index if request.index is not None and request.index < host.count else host.current
     return RealDevice(host.type, index)
+
+
+def _as_reported(request: Request, host: Host) -> RealDevice:
+    """A device of the host as its tensors report it: a machine has one MPS device, so no index means index 0 there."""
+    return RealDevice("mps", 0) if request == Request("mps") and host.type == "mps" else _spelled(request)
 
 
 def _spelled(request: Request) -> RealDevice:

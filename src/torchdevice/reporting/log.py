@@ -1,8 +1,8 @@
 """Logs records to the logger `torchdevice`.
 
 - ERROR: an operator that could not run anywhere.
-- WARNING: the first redirection of a process; each place that uses something that works differently from CUDA; the first
-  time that an operator falls back. Changed values are Python warnings: see `notices`.
+- WARNING: the first redirection of a process; each place that uses something that works differently from CUDA; the
+  first time that an operator falls back. Changed values are Python warnings: see `notices`.
 - INFO: each place once.
 - DEBUG: also the settings with their sources, and what an activation replaced.
 """

@@ -428,8 +428,10 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
 
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
+        if kwargs.get("device") is not None:  # `from_dlpack`
+            return made
         given = translator.translate(None, path)
-        if given is None:
+        if given is None or made.device.type == given.type:
             return made
         _tell_of_copy(args, kwargs, path, given, translator)
         return arriving(made, given, path, translator)

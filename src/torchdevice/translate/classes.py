@@ -125,7 +125,8 @@ def device_class(real: type, path: str, translator: Translator) -> StandInType:
             return real(*args, **kwargs)
         type_and_index = args or (kwargs.get("type"), kwargs.get("index"))
         asked = "cpu:-1" if type_and_index == ("cpu", -1) else real(*args, **kwargs)
-        return translated(asked, _getframe(2))
+        made = settled.get(asked)
+        return made if made.__class__ is real else translated(asked, _getframe(2))
 
     def translated(asked: Any, frame: FrameType) -> Any:
         given = translator.translate_from(asked, path, frame, moving=True, naming=True)

@@ -186,6 +186,19 @@ def iterator_next(original: Function, path: str, translator: Translator) -> Func
     return dress(__next__, original, path)
 
 
+def batch_follows(original: Function, path: str, translator: Translator) -> Function:
+    """Collation that user code calls by itself. The result moves to the default device, as a batch does."""
+
+    def collate(*args: Any, **kwargs: Any) -> Any:
+        batch = original(*args, **kwargs)
+        if not translator.in_force or translator.caller() is not Caller.USER or not _holds_cpu_tensor(batch):
+            return batch
+        given = translator.translate(None, path)
+        return batch if given is None else moved(batch, given, translator)
+
+    return dress(collate, original, path)
+
+
 _PINS = "_torchdevice_pins"  # set on an iterator whose batches are marked as pinned, because torch does not pin them
 
 

@@ -265,10 +265,12 @@ def _settled_requests(host: Host, policy: str) -> Iterator[tuple[object, object]
         yield None, None
     for kind in ("meta", "cpu", host.type):
         for index in (None, *range(host.count if kind == host.type else 1)):
-            if _is_settled(Request(kind, index), host, policy):
+            request = Request(kind, index)
+            if _is_settled(request, host, policy):
                 device = RealDevice(kind) if index is None else RealDevice(kind, index)
-                yield device, device
-                yield str(device), device
+                spelled = resolve(request, host, policy).device
+                yield device, spelled
+                yield str(device), spelled
 
 
 def _is_settled(request: Request, host: Host, policy: str) -> bool:
