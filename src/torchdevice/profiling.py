@@ -1,4 +1,4 @@
-"""Measures for `run --profile`: time per operator and device, and time per line of user code.
+"""Measures for `run --profile`: time per operator and device, time per line of user code, and batches of data loaders.
 
 Operators are timed by a callback of torch, in C++ and in all threads (`virtual/native/observe.cpp`), which costs
 a fraction of a microsecond per operator. Lines are sampled: a hundred times per second a thread reads which line of
@@ -17,11 +17,13 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from torchdevice._torch.core import TORCH_FOLDER
+from torchdevice._torch.core import DATALOADER_ITERATOR, TORCH_FOLDER, RealTensor
 from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.fallback import route
 from torchdevice.ledger import Fallback, FallbackTotals, Site
 from torchdevice.reporting.collect import Profile, Timed
+from torchdevice.translate.engine import Function, Replacement, apply, dress
+from torchdevice.translate.points import resolve_path
 from torchdevice.virtual.build import OPERATOR_TIMES, load
 
 INTERVAL = 0.01
@@ -41,6 +43,7 @@ class Profiler:
         self._timer: ctypes.CDLL | None = None
         self._missing = ""
         self._lines = _Lines()
+        self._batches = _Batches()
         self._executors = dict(route.EXECUTORS)
         try:
             self._timer = _typed(load(OPERATOR_TIMES))
@@ -62,6 +65,7 @@ class Profiler:
         if self._timer is not None:
             self._timer.td_observe_stop()
         self._lines.stop()
+        self._batches.stop()
 
     def profile(self, fallbacks: Mapping[Fallback, FallbackTotals]) -> Profile:
         """The figures so far. Without the C++ timer, only fallbacks have times per operator."""
@@ -76,7 +80,9 @@ class Profiler:
                 name, where, calls, nanoseconds = row.split("\t")
                 operators[name, where] = Timed(int(calls), int(nanoseconds) / 1e9)
             half = self._timer.td_observed_half() / 1e9
-        return Profile(operators, dict(self._lines.figures), self._lines.seconds, self._missing, half)
+        lines, batches = self._lines, self._batches
+        figures = dict(lines.figures)
+        return Profile(operators, figures, lines.seconds, self._missing, half, batches.batches, batches.samples)
 
 
 def _typed(timer: ctypes.CDLL) -> ctypes.CDLL:
@@ -97,6 +103,37 @@ def _labelled(label: bytes, execute: route.Executor, timer: ctypes.CDLL) -> rout
             timer.td_observe_pop()
 
     return run
+
+
+class _Batches:
+    """Counts what data loaders yield, in the process that iterates over them."""
+
+    def __init__(self) -> None:
+        self.batches = self.samples = 0
+        owner = resolve_path(DATALOADER_ITERATOR)
+        path = f"{DATALOADER_ITERATOR}.__next__"
+        self._applied = apply([Replacement(path, owner, "__next__", self._counting(owner.__next__, path))])
+
+    def stop(self) -> None:
+        """Restore torch's method, unless a session has replaced it since."""
+        self._applied.undo()
+
+    def _counting(self, original: Function, path: str) -> Function:
+        def __next__(iterator: Any) -> Any:  # noqa: N807
+            batch = original(iterator)
+            self.batches += 1
+            self.samples += _length(batch)
+            return batch
+
+        return dress(__next__, original, path)
+
+
+def _length(batch: Any) -> int:
+    """The number of samples in a batch: the first dimension of its first tensor."""
+    if isinstance(batch, RealTensor):
+        return len(batch) if batch.dim() else 1
+    values = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
+    return next(filter(None, map(_length, values)), 0)
 
 
 class _Lines(threading.Thread):

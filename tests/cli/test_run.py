@@ -320,6 +320,34 @@ def test_profile(tmp_path: Path) -> None:
     assert sum(each["seconds"] for each in profile["operators"]) < 2 * profile["seconds"]
 
 
+LOADED = """
+import torch, time
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn(20, 3), torch.zeros(20))
+def as_mapping(samples):
+    return {"ids": ["a"] * len(samples), "x": torch.stack([x for x, _ in samples])}
+for options in ({}, {"num_workers": 2}, {"collate_fn": as_mapping}):
+    for batch in DataLoader(data, batch_size=8, **options):
+        time.sleep(0.02)
+"""
+
+
+def test_profile_has_throughput(tmp_path: Path) -> None:
+    """Three data loaders of 20 samples in batches of 8, one of them with workers."""
+    write(tmp_path, {"loaded.py": LOADED})
+    reports = [f"--report={each}" for each in ("json:r.json", "text", "html:r.html")]
+    done = torchdevice("run", "--profile", *reports, "loaded.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    profile = json.loads((tmp_path / "r.json").read_text())["profile"]
+    assert (profile["batches"], profile["samples"]) == (9, 60)
+    assert profile["samples_per_second"] == pytest.approx(60 / profile["seconds"])
+    calls = sum(each["calls"] for each in profile["operators"])
+    assert profile["operators_per_second"] == pytest.approx(calls / profile["seconds"])
+    for shown in (done.stderr, (tmp_path / "r.html").read_text(encoding="utf-8")):
+        assert "samples per second (60 in 9 batches of data loaders)" in shown
+        assert "operators per second" in shown
+
+
 ODD_NAMES = """
 import torch
 def double(context, x):

@@ -89,6 +89,8 @@ EVERYTHING = Counts(
         {("aten::mm", "mps"): Timed(7, 1.25), ("aten::mode", "mlx"): Timed(1, 0.002), ("aten::mm", "cpu"): Timed(1)},
         {Site("train.py", 4): Timed(90, 0.9, 0.5), Site("train.py", 7): Timed(5, 0.05)},
         2.0,
+        batches=3,
+        samples=24,
     ),
 )
 

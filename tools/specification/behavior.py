@@ -144,11 +144,11 @@ UTILITIES = (
     Row("B44", "Profiling", "Memory use is analysed.", PARTLY,
         ("tests/virtual/test_history.py::test_the_profiler_is_told_of_memory",
          "tests/virtual/test_history.py::test_a_history_has_stacks_of_this_file"),
-        "`run --profile` reports no memory per operator or per line. torch's own snapshots contain data on virtual "
-        "devices only."),
-    Row("B45", "Profiling", "Time and throughput are measured.", PARTLY, ("tests/cli/test_run.py::test_profile",),
-        "Time per operator and per line is measured. Operators per second, samples per second and bytes copied "
-        "between devices are not."),
+        "`run --profile` has no memory by operator or by line, and of bytes between devices only those of fallbacks; "
+        "torch's own snapshots have content on virtual devices only."),
+    Row("B45", "Profiling", "Time and throughput are measured.", MET,
+        ("tests/cli/test_run.py::test_profile", "tests/cli/test_run.py::test_profile_has_throughput"),
+        "Operators per second, and samples per second of a `DataLoader`."),
     Row("B46", "Error Handling", "Device errors name the request, the decision and a remedy.", MET,
         (f"{ANSWERS}::test_unsupported_names_say_what_to_do",
          "tests/translate/test_hints.py::test_the_hint_names_the_policy_and_the_place")),

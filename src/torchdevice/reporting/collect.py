@@ -39,6 +39,7 @@ class Profile:
     - `seconds`: how long lines were sampled.
     - `operators_missing`: why there is no time by operator, else empty.
     - `half_seconds`: seconds of operators with float16 on a CPU.
+    - `batches`, `samples`: how much data loaders yielded to the program.
     """
 
     operators: Mapping[tuple[str, str], Timed] = field(default_factory=dict)
@@ -46,6 +47,8 @@ class Profile:
     seconds: float = 0.0
     operators_missing: str = ""
     half_seconds: float = 0.0
+    batches: int = 0
+    samples: int = 0
 
     def __add__(self, other: Profile) -> Profile:
         return Profile(
@@ -54,6 +57,8 @@ class Profile:
             self.seconds + other.seconds,
             self.operators_missing or other.operators_missing,
             self.half_seconds + other.half_seconds,
+            self.batches + other.batches,
+            self.samples + other.samples,
         )
 
 

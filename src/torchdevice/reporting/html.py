@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from torchdevice.reporting.collect import Context, Place, Report
-from torchdevice.reporting.profile import line_table, operator_note, operator_table, took
+from torchdevice.reporting.profile import Cells, line_table, operator_note, operator_table, throughput, took
 from torchdevice.reporting.rewrites import PRELUDE, suggestion
 from torchdevice.reporting.text import short, size
 
@@ -76,11 +76,13 @@ def _fill(template: str, report: Report, context: Context) -> str:
     )
 
 
-def _profile_tables(report: Report) -> list[tuple[str, tuple[tuple[str, ...], list[tuple[str, ...]]], str]]:
+def _profile_tables(report: Report) -> list[tuple[str, tuple[tuple[str, ...], Cells], str]]:
     profile = report.profile
     if profile is None:
         return []
+    told = throughput(profile)
     return [
         ("Time by operator", operator_table(profile), operator_note(profile)),
         ("Time by line", line_table(profile, short), ""),
+        *([("Throughput", ((), []), told)] if told else []),
     ]

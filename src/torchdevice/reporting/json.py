@@ -8,7 +8,7 @@ from typing import Any
 
 from torchdevice.ledger import Site
 from torchdevice.reporting.collect import KINDS, Context, Profile, Report
-from torchdevice.reporting.profile import line_rows, operator_rows
+from torchdevice.reporting.profile import line_rows, operator_rows, operators_per_second, samples_per_second
 
 SCHEMA = 1
 
@@ -55,6 +55,10 @@ def _profile(profile: Profile) -> dict[str, Any]:
         "seconds": profile.seconds,
         "operators_missing": profile.operators_missing or None,
         "float16_on_cpu_seconds": profile.half_seconds,
+        "operators_per_second": operators_per_second(profile),
+        "batches": profile.batches,
+        "samples": profile.samples,
+        "samples_per_second": samples_per_second(profile),
         "operators": [
             {"operator": name, "device": device, "calls": timed.calls, "seconds": timed.seconds}
             for name, figures in operator_rows(profile)

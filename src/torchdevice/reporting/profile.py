@@ -69,6 +69,27 @@ def operator_note(profile: Profile) -> str:
     return f"Hint: float16 is slow on a CPU and took {share} of this time; bfloat16 and float32 are faster there"
 
 
+def operators_per_second(profile: Profile) -> float | None:
+    """Calls of operators per second of a process; None if they were not counted."""
+    calls = sum(timed.calls for timed in profile.operators.values())
+    return None if profile.operators_missing or not profile.seconds else calls / profile.seconds
+
+
+def samples_per_second(profile: Profile) -> float | None:
+    """Samples of data loaders per second of a process; None if no data loader was used."""
+    return profile.samples / profile.seconds if profile.batches and profile.seconds else None
+
+
+def throughput(profile: Profile) -> str:
+    """Operators and samples per second as text; empty if neither is known."""
+    operators, samples = operators_per_second(profile), samples_per_second(profile)
+    parts = [] if operators is None else [f"{operators:,.0f} operators per second"]
+    if samples is not None:
+        loaded = f"{profile.samples:,} in {profile.batches:,} batches of data loaders"
+        parts.append(f"{samples:,.1f} samples per second ({loaded})")
+    return ", ".join(parts)
+
+
 def line_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[str, ...], Cells]:
     """Headings and the first rows: the time and the source of each line."""
     whole = profile.seconds or 1.0

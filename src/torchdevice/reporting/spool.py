@@ -112,6 +112,8 @@ def _as_data(counts: Counts) -> dict[str, Any]:
             "seconds": profile.seconds,
             "operators_missing": profile.operators_missing,
             "half_seconds": profile.half_seconds,
+            "batches": profile.batches,
+            "samples": profile.samples,
         },
     }
 
@@ -131,6 +133,8 @@ def _from_data(data: dict[str, Any]) -> Counts:
             _checked(float, profile["seconds"]),
             _checked(str, profile["operators_missing"]),
             _checked(float, profile["half_seconds"]),
+            _checked(int, profile["batches"]),
+            _checked(int, profile["samples"]),
         )
         if profile is not None
         else None,

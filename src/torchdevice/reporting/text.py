@@ -11,7 +11,7 @@ from torchdevice.environment import environment
 from torchdevice.ledger import Site
 from torchdevice.printable import printable, printable_lines
 from torchdevice.reporting.collect import KINDS, Context, Report, columns
-from torchdevice.reporting.profile import line_table, operator_note, operator_table, took
+from torchdevice.reporting.profile import line_table, operator_note, operator_table, throughput, took
 
 HEADINGS = ("API", "asked", "given", "calls", "places", "first place")
 FALLBACK_HEADINGS = ("operator", "ran on", "calls", "places", "time", "moved", "why", "first place")
@@ -112,6 +112,8 @@ def _profile(report: Report) -> Iterator[Table]:
         yield Table("Time by operator", *operator_table(report.profile), operator_note(report.profile))
         headings, rows = line_table(report.profile, short)
         yield Table("Time by line", headings, rows, "" if rows else "no line was sampled")
+        if told := throughput(report.profile):
+            yield Table("Throughput", (), [], told)
 
 
 def short(site: Site) -> str:

@@ -428,9 +428,7 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
 
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
-        if kwargs.get("device") is not None:  # `from_dlpack`
-            return made
-        given = translator.translate(None, path)
+        given = translator.translate(None, path) if kwargs.get("device") is None else None  # `from_dlpack` takes one
         if given is None or made.device.type == given.type:
             return made
         _tell_of_copy(args, kwargs, path, given, translator)
