@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 
 import pytest
 import torch
 
 pytest.importorskip("mlx.core")
+import mlx.core as mx
+import mlx.nn as mnn
+
 from tools.catalog.mlx import EXACT, MAPPED, PARTIAL, Equivalent, equivalents
+from tools.catalog.mlx_names import ALONE, THERE
 from tools.catalog.values import disagreement
 from torchdevice.catalog.entries import equivalent_of
 from torchdevice.catalog.store import load_results
+
+MODULES = {
+    "mx": mx,
+    "mx.fast": mx.fast,
+    "mx.fft": mx.fft,
+    "mx.linalg": mx.linalg,
+    "mx.random": mx.random,
+    "mnn": mnn,
+    "mnn.init": mnn.init,
+    "mnn.losses": mnn.losses,
+}
 
 
 @pytest.mark.parametrize("pair", equivalents().values(), ids=lambda pair: pair.name)
@@ -40,3 +57,31 @@ def test_a_method_has_the_equivalent_of_its_function() -> None:
     assert equivalent_of("torch.Tensor.add", verified).expression == "mx.add(x, y)"
     assert equivalent_of("torch.sub", verified).confidence == "none"
     assert {pair.confidence for pair in equivalents().values()} == {EXACT, MAPPED, PARTIAL}
+
+
+def public_names() -> set[str]:
+    """The functions and classes of MLX that compute, or that are made for others to compute with."""
+    found = set()
+    for place, module in MODULES.items():
+        for name, value in vars(module).items():
+            own = getattr(value, "__module__", "mlx").startswith("mlx")
+            if callable(value) and own and not name.startswith("_") and not inspect.ismodule(value):
+                found.add(f"{place}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("name", THERE)
+def test_names_of_mlx_that_have_a_counterpart(name: str) -> None:
+    call, expression = THERE[name]
+    assert f"{name}(" in expression
+    assert disagreement(Equivalent(name, call, expression, MAPPED)) == ""
+
+
+def test_every_name_of_mlx_has_a_counterpart_or_a_reason() -> None:
+    paired = " ".join(pair.expression for pair in equivalents().values())
+    used = set(re.findall(r"\b(?:mx|mnn)(?:\.\w+)+", paired))
+    alone = [name for names in ALONE.values() for name in names.split()]
+    assert len(alone) == len(set(alone))
+    assert not set(alone) & THERE.keys()
+    assert public_names() - used - THERE.keys() == set(alone) & public_names()
+    assert not used & {*alone, *THERE}

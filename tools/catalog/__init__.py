@@ -7,7 +7,7 @@ guess, vocabulary, exemplars        calls that are guessed from signatures
 written, written_*                  calls that are written by hand
 reasons                             why nothing can be run for a name here
 bench, bench_groups, compare        the values that calls are made of; whether two results are the same
-mlx, mlx_pairs, values              the same in MLX: the pairs, and whether they agree
+mlx, mlx_pairs, mlx_names, values   the same in MLX: the pairs, and whether they agree
 results                             what was measured, in results.json, and the part of it that is shipped
 rows                                the catalogue as the repository's pages have it
 proof                               whether a parameter that is a device is safe

@@ -14,6 +14,8 @@ import torch
 
 import torchdevice
 import torchdevice.virtual
+from tools.catalog.mlx import equivalents
+from tools.catalog.mlx_names import ALONE, THERE
 from torchdevice import fallback
 from torchdevice.fallback.kernels import EXEMPT, GUARDED
 from torchdevice.fallback.mlx import executor
@@ -126,6 +128,15 @@ so `mlx,cpu` then costs what `cpu` costs.
 | kind | dtypes | aten operators |
 | --- | --- | --- |
 {rows}
+
+## Functions of MLX without a counterpart
+
+{paired} functions of torch have an equivalent in MLX ([the catalogue](catalog/README.md)), and {there} more functions of MLX one
+in torch (`tools/catalog/mlx_names.py`). Tests compare the values of both. These have none that could be compared:
+
+| reason | names |
+| --- | --- |
+{alone}
 """
 
 SHORT = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.complex64: "c64", torch.bool: "bool"}
@@ -164,7 +175,9 @@ def pages() -> dict[Path, str]:
         dtypes = " ".join(sorted(SHORT.get(dtype, str(dtype).removeprefix("torch.")) for dtype in rule.dtypes))
         kinds.setdefault((rule.kind, dtypes), []).append(name)
     rows = "\n".join(f"| {kind} | {dtypes} | {names(members)} |" for (kind, dtypes), members in kinds.items())
-    return {path: text, DOCS / "mlx.md": MLX.format(count=len(executor.rules()), rows=rows)}
+    alone = "\n".join(f"| {reason} | {names(members.split())} |" for reason, members in ALONE.items())
+    counts = {"count": len(executor.rules()), "paired": len(equivalents()), "there": len(THERE)}
+    return {path: text, DOCS / "mlx.md": MLX.format(rows=rows, alone=alone, **counts)}
 
 
 def main() -> None:
