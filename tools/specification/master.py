@@ -23,7 +23,7 @@ ROWS = (
         "The target is chosen once. Work is not placed by free memory or by measured speed, except by MLX's table."),
     Row("M7", "Phase 3", "All 4,269 functions are implemented.", PARTLY,
         ("tests/catalog/test_surface.py::test_there_are_as_many_as_the_plan_counts", "torchdevice catalog"),
-        "5,237 names are catalogued: 5,032 complete, 31 gaps, 174 that nothing here can call."),
+        "5,237 names are catalogued: 5,032 are complete, 31 are gaps, and 174 cannot be called here."),
     Row("M8", "Phase 3", "Every function of MLX is mapped.", MET,
         ("tests/catalog/test_mlx.py::test_both_sides_give_the_same_values",
          "tests/catalog/test_mlx.py::test_names_of_mlx_that_have_a_counterpart",
