@@ -32,6 +32,7 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _ELSEWHERE = os.path.join(_OURS, "fallback", "")
 _STANDARD = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
 _INSTALLED = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib"))
+_IMPORTING = "<frozen importlib._bootstrap"
 _USER, _LIBRARY, _INNER, _WAITING = range(4)
 
 
@@ -166,10 +167,13 @@ class _Lines(threading.Thread):
     def _add(self, leaf: FrameType, is_main: bool, elapsed: float) -> None:
         if not is_main and self._role(leaf) == _WAITING:  # a thread of a library that waits for work
             return
-        elsewhere, library = False, None
+        elsewhere, library, below = False, None, False
+        importing = False  # some code imports a module; `below`: the frame below the line does
         frame: FrameType | None = leaf
         while frame is not None and (role := self._role(frame)) != _USER:
             elsewhere = elsewhere or frame.f_code.co_filename.startswith(_ELSEWHERE)
+            below = frame.f_code.co_filename.startswith(_IMPORTING)
+            importing = importing or below
             if library is None and role == _LIBRARY:
                 library = frame
             frame = frame.f_back
@@ -177,7 +181,10 @@ class _Lines(threading.Thread):
         if frame is not None and frame.f_lineno is not None:
             site = Site(frame.f_code.co_filename, frame.f_lineno)
             before = self.figures.get(site, Timed())
-            self.figures[site] = before + Timed(1, elapsed, elapsed if elsewhere else 0.0)
+            if importing and not below:  # the line is no import statement: a library imports what it needs first
+                self.figures[site] = before + Timed(first_use=elapsed)
+            else:
+                self.figures[site] = before + Timed(1, elapsed, elapsed if elsewhere else 0.0)
 
     def _role(self, frame: FrameType) -> int:
         """Whether a frame runs user code, a library, torch or TorchDevice, or Python's standard library."""

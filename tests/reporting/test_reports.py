@@ -118,7 +118,8 @@ def test_everything_travels_and_is_told(tmp_path: Path) -> None:
     data = json_report.as_data(report, CONTEXT)
     assert data["counts"]["fallbacks"] == {"operators": 2, "calls": 4, "places": 2, "seconds": 0.502, "bytes": 2010}
     assert data["counts"]["unsupported"] == {"calls": 2, "places": 2}
-    assert data["profile"]["lines"][0] == {"file": "train.py", "line": 4, "seconds": 0.9, "fallback_seconds": 0.5}
+    times = {"seconds": 0.9, "fallback_seconds": 0.5, "first_use_seconds": 0.0}
+    assert data["profile"]["lines"][0] == {"file": "train.py", "line": 4, **times}
     page = html_report.render(report, CONTEXT)
     assert 'class="bar cpu" style="width: 100.0%"' in page
     assert 'class="bar mlx" style="width: 0.4%"' in page

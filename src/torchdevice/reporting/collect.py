@@ -20,14 +20,26 @@ V = TypeVar("V", int, FallbackTotals, "Timed")
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Number of `calls`, total `seconds`, and the seconds of those in fallbacks (`elsewhere`)."""
+    """The time of an operator or of a line.
+
+    - `calls`: how often it was called, or sampled.
+    - `seconds`: the total time.
+    - `elsewhere`: the part of `seconds` in fallbacks.
+    - `first_use`: the time in which a library imported further modules. It is not part of `seconds`.
+    """
 
     calls: int = 0
     seconds: float = 0.0
     elsewhere: float = 0.0
+    first_use: float = 0.0
 
     def __add__(self, other: Timed) -> Timed:
-        return Timed(self.calls + other.calls, self.seconds + other.seconds, self.elsewhere + other.elsewhere)
+        return Timed(
+            self.calls + other.calls,
+            self.seconds + other.seconds,
+            self.elsewhere + other.elsewhere,
+            self.first_use + other.first_use,
+        )
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,13 @@ def _profile(profile: Profile) -> dict[str, Any]:
             for device, timed in sorted(figures.items())
         ],
         "lines": [
-            {"file": site.file, "line": site.line, "seconds": timed.seconds, "fallback_seconds": timed.elsewhere}
+            {
+                "file": site.file,
+                "line": site.line,
+                "seconds": timed.seconds,
+                "fallback_seconds": timed.elsewhere,
+                "first_use_seconds": timed.first_use,
+            }
             for site, timed in line_rows(profile)
         ],
     }

@@ -29,7 +29,12 @@ def devices(profile: Profile) -> list[str]:
 
 def line_rows(profile: Profile) -> list[tuple[Site, Timed]]:
     """Each line with its figures, the slowest first."""
-    return sorted(profile.lines.items(), key=lambda item: (-item[1].seconds, item[0].file, item[0].line))
+
+    def order(item: tuple[Site, Timed]) -> tuple[float, float, str, int]:
+        site, timed = item
+        return -timed.seconds, -timed.first_use, site.file, site.line
+
+    return sorted(profile.lines.items(), key=order)
 
 
 def operator_table(profile: Profile) -> tuple[tuple[str, ...], Cells]:
@@ -93,17 +98,20 @@ def throughput(profile: Profile) -> str:
 def line_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[str, ...], Cells]:
     """Headings and the first rows: the time and the source of each line."""
     whole = profile.seconds or 1.0
+    rows = line_rows(profile)[:SHOWN]
+    imports = any(timed.first_use for _, timed in rows)
     cells: Cells = [
         (
             place(site),
             took(timed.seconds),
             f"{timed.seconds / whole:.0%}",
             took(timed.elsewhere) if timed.elsewhere else "",
+            *((took(timed.first_use) if timed.first_use else "",) if imports else ()),
             linecache.getline(site.file, site.line).strip()[:80],
         )
-        for site, timed in line_rows(profile)[:SHOWN]
+        for site, timed in rows
     ]
-    return ("place", "time", "share", "in fallbacks", "line"), cells
+    return ("place", "time", "share", "in fallbacks", *(("first use",) if imports else ()), "line"), cells
 
 
 def took(seconds: float) -> str:

@@ -15,7 +15,7 @@ from torchdevice.reporting.profile import line_table, operator_note, operator_ta
 
 HEADINGS = ("API", "asked", "given", "calls", "places", "first place")
 FALLBACK_HEADINGS = ("operator", "ran on", "calls", "places", "time", "moved", "why", "first place")
-_NUMBERS = frozenset({"calls", "places", "time", "moved", "share", "in fallbacks"})
+_NUMBERS = frozenset({"calls", "places", "time", "moved", "share", "in fallbacks", "first use"})
 
 
 @dataclass(frozen=True)
