@@ -179,11 +179,10 @@ UTILITIES = (
         ("tests/reporting/test_log.py::test_a_level_shows_itself_and_what_is_worse",
          "tests/reporting/test_log.py::test_the_level_governs_python_warnings",
          "tests/fallback/test_dtypes.py::test_narrowed_with_one_warning_a_place")),
-    Row("B56", "TORCHDEVICE_LOG_LEVEL", "`ERROR` shows errors only.", PARTLY,
+    Row("B56", "TORCHDEVICE_LOG_LEVEL", "`ERROR` shows errors only.", MET,
         ("tests/reporting/test_log.py::test_error_silences_all_of_it",
          "tests/reporting/test_log.py::test_the_level_governs_python_warnings",
-         "tests/reporting/test_log.py::test_every_warning_of_ours_goes_through_one_function"),
-        "One warning ignores the level: that Triton's kernels run in its interpreter."),
+         "tests/reporting/test_log.py::test_every_warning_of_ours_goes_through_one_function")),
 )  # fmt: skip
 
 PRACTICES = (

@@ -12,7 +12,6 @@ import importlib.abc
 import math
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -20,7 +19,8 @@ from typing import Any
 import torch
 
 from torchdevice._torch.imports import Undo, when_imported
-from torchdevice.errors import CudaOnlyError, TorchDeviceWarning, explain_error
+from torchdevice.errors import CudaOnlyError, explain_error
+from torchdevice.notices import warn
 from torchdevice.packages.choices import is_choice
 from torchdevice.packages.counting import count_at
 from torchdevice.packages.finder import finder
@@ -201,8 +201,7 @@ def _count_launches() -> Undo:
         count_at(frame, f"triton.{self.fn.__name__}", "Triton's interpreter")
         if not told:
             told.append(_SLOW)
-            place = frame.f_code.co_filename, frame.f_lineno
-            warnings.warn_explicit(f"torchdevice: {_SLOW}", TorchDeviceWarning, *place)
+            warn(f"torchdevice: {_SLOW}", (frame.f_code.co_filename, frame.f_lineno))
         with translator.suspended():  # the CPU that it asks for is the CPU
             return launch(self, *args, **kwargs)
 
