@@ -75,7 +75,6 @@ ON_THE_ACCELERATOR: dict[str, Callable[[], Any]] = {
     "from_numpy": lambda: torch.from_numpy(np.ones(2, "f4")),
     "from_numpy float64": lambda: torch.from_numpy(np.ones(2)),
     "frombuffer": lambda: torch.frombuffer(bytearray(8), dtype=torch.float32),
-    "from_dlpack": lambda: torch.from_dlpack(np.ones(2, "f4")),
     "sobol": lambda: torch.quasirandom.SobolEngine(2).draw(3),
     "scrambled sobol": lambda: torch.quasirandom.SobolEngine(2, scramble=True, seed=1).draw_base2(2),
     "sobol out": lambda: torch.quasirandom.SobolEngine(2).draw(3, out=torch.empty(3, 2)),

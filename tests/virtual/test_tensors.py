@@ -71,6 +71,22 @@ def test_mps_tensors_survive() -> None:
 
 
 @on("cuda")
+def test_the_order_of_coalesced_indices_is_checked() -> None:
+    values = torch.rand(2, device="cuda", requires_grad=True)
+
+    def made(*places: int) -> torch.Tensor:
+        indices = torch.tensor([places], device="cuda")
+        return torch.sparse_coo_tensor(indices, values, (3,), check_invariants=True, is_coalesced=True)
+
+    made(0, 1).to_dense().sum().backward()
+    assert values.grad is not None
+    assert values.grad.tolist() == [1.0, 1.0]
+    for places in ((1, 0), (1, 1)):
+        with pytest.raises(RuntimeError, match="uncoalesced"):
+            made(*places)
+
+
+@on("cuda")
 def test_sparse_layouts() -> None:
     dense = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]])
     coo = dense.to_sparse().cuda()

@@ -428,7 +428,7 @@ def result_follows(original: Function, path: str, translator: Translator) -> Fun
 
     def make(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
-        given = translator.translate(None, path) if kwargs.get("device") is None else None  # `from_dlpack` takes one
+        given = translator.translate(None, path)
         if given is None or made.device.type == given.type:
             return made
         _tell_of_copy(args, kwargs, path, given, translator)

@@ -82,7 +82,6 @@ WRITTEN = (
     Point("torch.random.fork_rng", adapters.fork_rng),
     Point("torch.from_numpy", adapters.result_follows, when=FILLING),
     Point("torch.frombuffer", adapters.result_follows, when=FILLING),
-    Point("torch.from_dlpack", adapters.result_follows, when=FILLING),
     Point("torch.quasirandom.SobolEngine.draw", adapters.result_follows, when=FILLING),
     Point("torch.quasirandom.SobolEngine.draw_base2", adapters.result_follows, when=FILLING),
     Point("torch.utils.data.default_collate", loading.batch_follows, when=FILLING),

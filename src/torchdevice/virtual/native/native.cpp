@@ -484,6 +484,12 @@ void on_backing(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   run_boxed(op, keys, stack, make_record(toString(op.operator_name()), 0, 0));
 }
 
+// The composite orders indices by a kernel for the type of their device. Its own check of devices comes first.
+void validate_coo(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  if (tensor(op, stack, "indices").device() == tensor(op, stack, "values").device()) return on_backing(op, keys, stack);
+  op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
+}
+
 // The CPU's kernel refuses complex numbers.
 void sum_of_numbers(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const Tensor self = tensor(op, stack, "self"), out = tensor(op, stack, "out");
@@ -633,6 +639,7 @@ const Row kRows[] = {
     {"_use_miopen_ctc_loss", answer_false, kBackend | kGpuOnly | kForHost},
     {"_use_miopen_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly | kForHost},
     {"record_stream", record_stream, kBackend},
+    {"_validate_sparse_coo_tensor_args", validate_coo, kBackend | kAutograd},
 };
 
 std::string& registered() {
