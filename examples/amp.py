@@ -1,4 +1,4 @@
-"""Mixed precision as CUDA code writes it: autocast in float16 and a GradScaler.
+"""Mixed precision in CUDA code: autocast in float16 and a GradScaler.
 
 torchdevice run examples/amp.py
 """

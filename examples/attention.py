@@ -1,4 +1,4 @@
-"""A package that needs CUDA: flash_attn cannot be installed here, a stand-in computes for it.
+"""A package that needs CUDA: flash_attn is replaced by a stand-in that computes with torch.
 
 torchdevice run examples/attention.py
 """

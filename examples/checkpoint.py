@@ -1,4 +1,4 @@
-"""A checkpoint that one machine writes and another reads: neither has to have the other's device.
+"""A checkpoint that one machine writes and another machine with a different device reads.
 
 torchdevice run --virtual cuda examples/checkpoint.py save model.pt    a machine with CUDA
 torchdevice run examples/checkpoint.py load model.pt                   this machine
@@ -19,7 +19,7 @@ if action == "save":
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
     print(f"saved from {model.weight.device}, sum of the weights {model.weight.sum().item():.4f}")
 else:
-    state = torch.load(path)  # no map_location: plain torch refuses this file where there is no CUDA
+    state = torch.load(path)  # no map_location: plain torch refuses this file on a machine without CUDA
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     print(f"loaded on {model.weight.device}, sum of the weights {model.weight.sum().item():.4f}")

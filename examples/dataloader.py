@@ -1,4 +1,4 @@
-"""A DataLoader with worker processes and pinned memory feeds the GPU.
+"""A DataLoader with worker processes and pinned memory.
 
 torchdevice run examples/dataloader.py
 """
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 
 class Squares(Dataset[tuple[torch.Tensor, int]]):
-    """Numbers with their squares; each sample says which process made it."""
+    """Numbers with their squares; each sample contains the id of the process that created it."""
 
     def __len__(self) -> int:
         return 64

@@ -1,4 +1,4 @@
-"""DistributedDataParallel with NCCL, one process for each GPU.
+"""DistributedDataParallel with NCCL, one process per GPU.
 
 torchdevice run -m torch.distributed.run --standalone --nproc-per-node 2 examples/ddp.py
 """
@@ -18,7 +18,7 @@ torch.cuda.set_device(local_rank)
 torch.manual_seed(0)
 model = DistributedDataParallel(nn.Linear(8, 1).cuda(), device_ids=[local_rank])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-torch.manual_seed(rank + 1)  # every process has data of its own
+torch.manual_seed(rank + 1)  # every process has its own data
 for _ in range(30):
     x = torch.randn(32, 8, device="cuda")
     loss = (model(x) - x.sum(1, keepdim=True)).pow(2).mean()

@@ -1,7 +1,7 @@
-"""Operators that the GPU of a Mac lacks: they run on the CPU (or MLX), their results and gradients come back.
+"""Operators that the GPU of a Mac lacks run on the CPU or MLX; results and gradients are copied back.
 
 torchdevice run --virtual mps:real examples/fallback.py                      on a virtual Mac
-torchdevice run --virtual mps:real --fallback mlx,cpu examples/fallback.py   MLX where it is installed and pays
+torchdevice run --virtual mps:real --fallback mlx,cpu examples/fallback.py   MLX if it is installed and faster
 """
 
 import torch

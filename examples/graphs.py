@@ -14,7 +14,7 @@ static_input = torch.zeros(32, 8, device="cuda")
 side = torch.cuda.Stream()
 side.wait_stream(torch.cuda.current_stream())
 with torch.no_grad(), torch.cuda.stream(side):
-    model(static_input)  # warm-up, as CUDA wants it before a capture
+    model(static_input)  # warm-up, which CUDA requires before a capture
 torch.cuda.current_stream().wait_stream(side)
 
 graph = torch.cuda.CUDAGraph()

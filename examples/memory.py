@@ -1,4 +1,4 @@
-"""Memory: what is held, the peak, and a batch that is halved until it fits.
+"""Memory: the allocated bytes, the peak, and a batch that is halved until it fits.
 
 torchdevice run examples/memory.py
 TORCHDEVICE_VIRTUAL_MEMORY=64MiB torchdevice run --virtual cuda examples/memory.py      a device of 64 MiB
@@ -11,7 +11,7 @@ held = torch.cuda.memory_allocated()
 
 
 def step(batch_size: int) -> float:
-    """Two activations of 8 KiB for each sample."""
+    """Two activations of 8 KiB per sample."""
     first = torch.ones(batch_size, 1024, device="cuda") @ weights
     return (first + 1).sum().item() / batch_size
 

@@ -1,4 +1,4 @@
-"""What was changed, and where the time went, read by the program itself.
+"""A program that reads its own report and profile.
 
 torchdevice run --profile examples/report.py
 """

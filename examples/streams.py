@@ -1,4 +1,4 @@
-"""Streams and events: a copy on a stream of its own, work that waits for it, and a time.
+"""Streams and events: a copy on a separate stream, work that waits for it, and a time measurement.
 
 torchdevice run examples/streams.py
 """

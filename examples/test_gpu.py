@@ -1,4 +1,4 @@
-"""Tests of device code, run on devices that this machine lacks.
+"""Tests of device code, for devices that this machine lacks.
 
 pytest -p torchdevice.pytest_plugin --torchdevice-policy portable --torchdevice-virtual mps:real examples/test_gpu.py
 pytest -p torchdevice.pytest_plugin --torchdevice-policy portable --torchdevice-virtual cuda:2 examples/test_gpu.py

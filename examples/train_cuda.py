@@ -1,7 +1,7 @@
-"""An ordinary CUDA training script: nothing in it knows of any other device.
+"""An ordinary CUDA training script without code for other devices.
 
 python examples/train_cuda.py                  needs an NVIDIA GPU
-python -m torchdevice examples/train_cuda.py   runs on whatever is there
+python -m torchdevice examples/train_cuda.py   runs on the available device
 """
 
 import time
