@@ -51,7 +51,7 @@ def _described(offer: Names, name: str) -> str:
 
 def _section(row: Package) -> Iterator[str]:
     yield f"## {row.name}"
-    yield f"As version {row.version}. Computed by {row.how}. Left out: {row.left_out}."
+    yield f"Interface of version {row.version}. Implemented with {row.how}. Not supported: {row.left_out}."
     if row.name == "triton":
         yield TRITON
         modules = [name for name in MODULES if name.partition(".")[0] == row.name and MODULES[name].names]

@@ -1,8 +1,8 @@
-"""Benchmarks: what TorchDevice costs on this machine, as ratios to plain torch. `torchdevice bench` runs them.
+"""Benchmarks: the overhead of TorchDevice on this machine, relative to plain torch. `torchdevice bench` runs them.
 
-Each module beside this one answers one question in a process of its own (`python -m torchdevice.bench.steps`) and
-prints its figures as rows; `BENCHMARKS` lists them. Wall time on shared machines lies, so everything is a ratio of
-calls that alternate in one run, a number of instructions, or the time that the processor worked.
+Each module of this package is one benchmark. It runs in its own process (`python -m torchdevice.bench.steps`) and
+prints its figures as rows. `BENCHMARKS` lists the modules. Wall time varies on shared machines, so a figure is a ratio
+of calls that alternate in one run, a number of instructions, or processor time.
 """
 
 from __future__ import annotations

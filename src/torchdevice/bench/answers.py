@@ -1,7 +1,8 @@
-"""What the answers of torch.cuda, torch.mps, torch.xpu and torch.accelerator cost per call, and what the heap adds.
+"""The time per call of the functions of torch.cuda, torch.mps, torch.xpu and torch.accelerator, with a small and a
+large heap.
 
-Measured is each public function that needs no argument, in a process with few objects and in one with a million. Where
-a real accelerator is there, plain torch answers the same questions in a process of its own.
+Each public function that needs no argument is measured in a process with few objects and in one with a million. On a
+host with a real accelerator, plain torch is measured in another process.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from torchdevice.virtual import build
 NAMESPACES = ("cuda", "mps", "xpu", "accelerator")
 LIMIT_US = 50.0
 OBJECTS = 1_000_000
-SECONDS = 0.01  # that a function is called for
+SECONDS = 0.01  # the measuring time per function
 MOST_CALLS = 200
-# Functions without a limit, and why: they wait, read files or free memory, or torch's own code makes a table first.
+# Functions without a limit, with the reason: they wait, read files or free memory, or torch builds a table first.
 _TABLE = "torch makes a table of all figures first"
 _SYSTEM = "asks the driver or the system"
 _QUESTIONS = "memory_stats memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
@@ -77,15 +78,15 @@ def questions() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _is_of(function: Any, namespace: str) -> bool:
-    """Whether a function is not one that the module imported for itself."""
+    """Whether a function belongs to the module and is not only imported by it."""
     return str(getattr(function, "__module__", "")).startswith((f"torch.{namespace}", "torch._C", "torchdevice"))
 
 
 def microseconds(function: Callable[[], Any]) -> float | None:
-    """The fastest call; None: the question has no answer here."""
+    """The time of the fastest call. None if the function raises an error here."""
     try:
-        function()  # what is made at the first question is not measured
-    except Exception:  # each function has its own words for a device that cannot say
+        function()  # the first call is not measured, because it may fill caches
+    except Exception:  # each function raises its own error if the device does not support it
         return None
     best = float("inf")
     end = time.perf_counter() + SECONDS
@@ -100,7 +101,7 @@ def microseconds(function: Callable[[], Any]) -> float | None:
 
 
 def measure(side: str, objects: int) -> None:
-    """All questions in this process; JSON on stdout."""
+    """Measures all functions in this process and prints JSON to stdout."""
     if side == "active":
         torchdevice.activate()
     heap = [[number] for number in range(objects)]
@@ -134,7 +135,7 @@ def main() -> None:
     slowest = max((path for path in shared if path.rpartition(".")[2] not in WORKING), key=lambda path: large[path])
     note = f"{len(shared)} functions, the slowest is {slowest}"
     emit([Figure("slowest answer, a million objects in the heap", large[slowest], "µs", LIMIT_US, note=note)])
-    own = [path for path in shared if WORKING.get(path.rpartition(".")[2]) != _SYSTEM]  # the system's time varies
+    own = [path for path in shared if WORKING.get(path.rpartition(".")[2]) != _SYSTEM]  # its time varies
     grown = max(large[path] - small[path] for path in own)
     emit([Figure("added to an answer by a million objects, the most", grown, "µs", LIMIT_US)])
     for path in sorted(shared, key=lambda path: -large[path]):

@@ -1,9 +1,9 @@
-"""A virtual device that the machine's accelerator computes for, against that accelerator itself.
+"""A virtual device that the accelerator of the machine backs, compared with that accelerator itself.
 
-Each side has a process of its own, because a process has one accelerator. The processes share two CPUs and take turns
-of a fraction of a second. What is compared are turns that follow each other: the speed of a shared machine changes from
-second to second. Measured are a step that waits for the launches of its kernels, a step that waits for the GPU, a large
-product, single operators, and the peak of memory.
+Each side has its own process, because a process has one accelerator. The processes share two CPUs and take turns of a
+fraction of a second. Only consecutive turns are compared, because the speed of a shared machine varies. Measured are a
+step that is limited by kernel launches, a step that is limited by the GPU, a large matrix product, single operators,
+and the peak of memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Block(nn.Module):
         self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Both parts, each added to what came in."""
+        """Both parts, each with a residual connection."""
         batch, length, width = x.shape
         parts = self.project(self.norms[0](x)).split(width, 2)
         query, key, value = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in parts)
@@ -59,7 +59,7 @@ class Block(nn.Module):
 
 
 def step_of(device: str, width: int, layers: int, batch: int, length: int) -> Callable[[], None]:
-    """A training step; the first ones of each model are run here."""
+    """A training step. The first steps of the model are run here and not measured."""
     torch.manual_seed(0)
     with torch.device(device):
         embed, head = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
@@ -79,7 +79,7 @@ def step_of(device: str, width: int, layers: int, batch: int, length: int) -> Ca
 
 
 def fastest(function: Callable[[], object], times: int, calls: int = 1) -> float:
-    """Seconds of a call."""
+    """Seconds per call."""
     best = float("inf")
     for _ in range(times):
         torch.accelerator.synchronize()
@@ -92,7 +92,7 @@ def fastest(function: Callable[[], object], times: int, calls: int = 1) -> float
 
 
 def turn_of(name: str, device: str) -> Turn:
-    """What a process does at each of its turns: seconds, or bytes for the peak of memory."""
+    """The function that a process calls in each turn. It returns seconds, or bytes for the peak of memory."""
     if name in STEPS:
         *sizes, steps = STEPS[name]
         step = step_of(device, *sizes)
@@ -114,7 +114,7 @@ def turn_of(name: str, device: str) -> Turn:
 
 
 def serve(place: str) -> None:
-    """Take a turn for each name on stdin, on "cuda" or on "mps@cuda", and print what was measured."""
+    """Takes one turn per name on stdin, on "cuda" or on "mps@cuda", and prints the measured value."""
     device, _, accelerator = place.partition("@")
     if accelerator:
         torchdevice.virtual.install(device, on=accelerator)
@@ -124,7 +124,7 @@ def serve(place: str) -> None:
     for line in sys.stdin:
         name = line.strip()
         if name != current:
-            turn = None  # frees what the last one held
+            turn = None  # frees the memory of the previous benchmark
             current, turn = name, turn_of(name, device)
         assert turn is not None
         print(turn(), flush=True)
@@ -138,7 +138,7 @@ class Side:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def turn(self, name: str) -> float:
-        """What it measured; the others wait meanwhile."""
+        """Takes one turn and returns the measured value. The other processes wait."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(name, file=self.process.stdin, flush=True)
@@ -146,7 +146,7 @@ class Side:
 
 
 def compare(name: str, place: str, ours: list[float], plain: list[float]) -> Figure:
-    """What it costs more: a factor, or µs that are added to a small operator; the median of the turns."""
+    """The overhead: a ratio, or µs that are added to a small operator. The median of the turns."""
     least = min(plain)
     if name in LIMITS:
         turns = [one / other for one, other in zip(ours, plain, strict=True)]
@@ -173,7 +173,7 @@ def main() -> None:
         return
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None or found.type not in DEVICES:
-        raise SystemExit("there is no accelerator that could compute for a virtual device")
+        raise SystemExit("this host has no accelerator that can back a virtual device")
     places = [f"{device}@{found.type}" for device in DEVICES if device != found.type]
     sides = {place: Side(found.type if place == AGAIN else place) for place in (found.type, *places, AGAIN)}
     small = [name for name in virtual.cases("meta") if name.endswith(("4x4", " 16"))]

@@ -1,6 +1,6 @@
-"""Instructions per call, with translation active against plain torch, counted by callgrind in one process.
+"""Instructions per call, with active translation and in plain torch, counted by callgrind in one process.
 
-Instruction counts do not depend on what else the machine does. The same calls are counted under an empty
+Instruction counts do not depend on other work of the machine. The same calls are counted under an empty
 TorchFunctionMode and under `torch.set_default_device`, the two other ways to redirect devices. Needs valgrind.
 """
 
@@ -28,7 +28,7 @@ CALLS, TURNS = 400, 5
 
 @dataclass(frozen=True)
 class Question:
-    """A call, the limit for active / plain, and what plain torch runs where it cannot run the same."""
+    """A call, the limit for active / plain, and the statement for plain torch if it cannot run the same call."""
 
     statement: str
     limit: float | None
@@ -73,22 +73,22 @@ def _entered(variant: str) -> AbstractContextManager[Any]:
 
 
 def _statements(variant: str) -> list[str]:
-    """The loop itself first: it is taken off."""
+    """All statements. The first one measures the loop itself, which is subtracted."""
     return ["pass", *(q.statement if variant == "active" else q.plain or q.statement for q in QUESTIONS)]
 
 
 def _run_under_valgrind(variants: list[str]) -> None:
-    """Each statement in loops between two toggles of the collection: a dump for each turn, in order.
+    """Runs each statement in loops between two toggles of the collection. Writes one dump per turn, in order.
 
-    Before each turn the heap is moved on a little: where a call happens to need one block more than its pool has,
-    Python's allocator takes and gives back a pool every time, and that is no cost of the call.
+    Before each turn some memory is allocated. Without this, a call that needs one block more than its pool has makes
+    Python's allocator allocate and free a pool every time, which is not part of the cost of the call.
     """
     import torch
 
     from torchdevice._torch import core
 
     gc.collect()
-    gc.disable()  # a collection that falls into one loop and not into another would be counted
+    gc.disable()  # a garbage collection in one loop only would change its count
     space: dict[str, Any] = {"torch": torch, "x": torch.zeros(2, 2), "d": torch.device("cpu")}
     for variant in variants:
         loops = []
@@ -107,14 +107,14 @@ def _run_under_valgrind(variants: list[str]) -> None:
 
 
 def count_instructions(variants: tuple[str, ...] = VARIANTS) -> dict[str, dict[str, float]]:
-    """Variant → statement of the question → instructions of one call, in the turn with the fewest."""
+    """Variant → statement → instructions per call, in the turn with the fewest instructions."""
     if shutil.which("valgrind") is None:
-        raise SystemExit("valgrind is not installed, and counts instructions (apt install valgrind)")
+        raise SystemExit("valgrind is not installed; this benchmark needs it (apt install valgrind)")
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/callgrind"
         command = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}"]
         child = [sys.executable, "-m", "torchdevice.bench.calls", "--counted", *variants]
-        # Dictionaries look further or less far by the seed of their hashes.
+        # The number of steps of a dictionary lookup depends on the hash seed.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         done = subprocess.run([*command, *child], env=environment, check=False, capture_output=True, text=True)
         if done.returncode:

@@ -1,8 +1,9 @@
-"""What a fallback costs, on a virtual mps: beyond its copies and its computation, and against torch's own fallback.
+"""The overhead of a fallback on a virtual mps, without its copies and its computation, and relative to torch's own.
 
-Three questions: what our kernel adds to the copies and the CPU's work; the same operators and a small training step
-under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own way: its C++ code, with its copies) and under us; and whether asking
-MLX first (`mlx,cpu`) ever costs more than the plain CPU. The children take turns; the best of all rounds counts.
+Three values are measured: the time that the fallback kernel adds to the copies and the computation on the CPU; the
+time of the same operators and of a small training step under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own C++ fallback,
+with its copies) and under TorchDevice; and the time with `mlx,cpu` relative to `cpu`. The child processes take turns.
+The best of all rounds counts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ COPIES = "copies in a training step"
 
 
 def best(call: Callable[[], Any], seconds: float = 0.25) -> float:
-    """Microseconds per call: the best of many short runs, because other work on the machine only adds."""
+    """Microseconds per call: the best of many short runs, because other work on the machine only adds time."""
     import torch
 
     call()
@@ -108,7 +109,7 @@ def in_child(who: str, on: str) -> dict[str, float]:
 
 
 def figures(best_of: dict[str, dict[str, float]], on: str = "cpu") -> list[Figure]:
-    """What is added, the ratio to torch's own fallback, and what asking MLX first costs."""
+    """The added time, the ratio to torch's own fallback, and the ratio of `mlx,cpu` to `cpu`."""
     theirs, ours, with_mlx = best_of.values()
     calls = [name for name in ours if name not in (OVERHEAD, COPIES)]
     fallen = [name for name in calls if NATIVE not in name]
@@ -129,7 +130,7 @@ def main() -> None:
     """Rows on stdout."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--on", default="cpu", help="the device that computes for the virtual mps")
+    parser.add_argument("--on", default="cpu", help="the device that backs the virtual mps")
     parser.add_argument("--who", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.who:

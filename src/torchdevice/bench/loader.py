@@ -1,7 +1,7 @@
-"""An epoch of a DataLoader whose batches are redirected, against plain torch, with 0 and with 4 workers.
+"""An epoch of a DataLoader with redirected batches, relative to plain torch, with 0 and with 4 workers.
 
-Without workers all of it is this process's own work, and processor time tells more than the clock; with one thread, as
-workers have it, because threads that wait for each other use processor time as well.
+Without workers all work is done in this process, so processor time is more precise than wall time. It runs with one
+thread, as in workers, because threads that wait for each other also use processor time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUNDS = {0: 40, 4: 20}  # by the number of workers
 
 
 class Images(Dataset[tuple[torch.Tensor, int]]):
-    """Makes each picture when it is asked for, as a decoder would."""
+    """Creates each image on access, as a decoder does."""
 
     def __len__(self) -> int:
         return ITEMS
@@ -45,7 +45,7 @@ def _epoch(workers: int, entered: Callable[[], AbstractContextManager[Any]], dev
 
     def seconds() -> float:
         with entered():
-            epoch()  # not counted: it follows an activation, which programs have once
+            epoch()  # not counted: it follows an activation, which a program does once
             return epoch()
 
     return seconds

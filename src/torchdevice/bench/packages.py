@@ -1,7 +1,7 @@
-"""Attention by the stand-ins for CUDA-only packages, against torch's own fused attention, called directly.
+"""Attention by the stand-ins for CUDA-only packages, relative to a direct call of torch's own fused attention.
 
-Forward and backward, in one process, by turns. Where the device keeps figures of its memory, the peak of both is
-compared too.
+Forward and backward are measured in one process, in turns. If the device has memory statistics, the peaks are compared
+too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHAPES = {"cuda": (8, 2048, 16, 16, 64), "cpu": (2, 512, 8, 8, 64)}
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """torch's, for tensors of (batch, length, heads, width)."""
+    """torch's own attention, for tensors of (batch, length, heads, width)."""
     q, k, v = (each.transpose(1, 2) for each in (q, k, v))
     grouped = q.shape[1] != k.shape[1]
     return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped).transpose(1, 2)
@@ -88,7 +88,7 @@ def timed(attention: Attention, inputs: list[Tensor], wait: Callable[[], None]) 
 
 
 def peak(attention: Attention, inputs: list[Tensor]) -> int:
-    """Bytes that a step adds."""
+    """The bytes that a step adds to the peak."""
     torch.accelerator.synchronize()
     before = torch.accelerator.memory_allocated()
     torch.accelerator.reset_peak_memory_stats()
@@ -120,7 +120,7 @@ def main() -> None:
         variants = {"plain": timed(fused, inputs, wait), name: timed(attention, inputs, wait)}
         variants[AGAIN] = timed(fused, inputs, wait)
         shape = f"{batch}×{length}×{heads}/{of_keys}×{width} {str(dtype).removeprefix('torch.')}"
-        whole = attention is not packed  # with five lengths there is less to compute
+        whole = attention is not packed  # five lengths need less computation
         ratios = interleaved(variants, "plain", rounds)
         emit(
             [

@@ -1,6 +1,6 @@
-"""Runs benchmarks, each in a process of its own, and makes one table of their figures.
+"""Runs benchmarks, each in its own process, and builds one table of their figures.
 
-`Figure` is what a benchmark reports, `interleaved` compares two variants fairly. Knows no torch.
+`Figure` is one result of a benchmark. `interleaved` compares variants in alternating calls. Does not import torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Name → what it measures. The order is that of the table.
+# Name → description. The order is that of the table.
 BENCHMARKS = {
     "steps": "a training step, eager and compiled",
     "virtual-steps": "the same on a virtual device",
@@ -25,20 +25,20 @@ BENCHMARKS = {
     "threads": "a million redirected calls from 1, 2 and 8 threads",
     "loader": "an epoch of a DataLoader",
     "virtual": "operators on a virtual device",
-    "backed": "a virtual device on the accelerator that is there",
+    "backed": "a virtual device that an accelerator backs",
     "fallbacks": "operators that the target lacks",
-    "answers": "questions to torch.cuda, torch.mps, torch.xpu",
+    "answers": "functions of torch.cuda, torch.mps, torch.xpu",
     "packages": "attention by stand-ins for CUDA-only packages",
 }
 
 
 Timed = Callable[[], float]
-AGAIN = "plain, a second time"  # the same against itself: what the machine adds to every other ratio of the run
+AGAIN = "plain, a second time"  # plain torch relative to itself: the variation of the machine in every ratio of the run
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number, the limit that it should keep, and between which quartiles it lies."""
+    """One measured value with its limit and its quartiles."""
 
     what: str
     value: float
@@ -49,27 +49,27 @@ class Figure:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Figure:
-        """What `dataclasses.asdict` gave, after JSON made a list of its pair."""
+        """The reverse of `dataclasses.asdict`. JSON has turned the pair of quartiles into a list."""
         return cls(**{**row, "spread": tuple(row["spread"]) if row["spread"] else None})
 
     @property
     def kept(self) -> bool | None:
-        """Whether the limit is kept to the digits that are shown; None without one."""
+        """Whether the value is within the limit, in the printed precision. None without a limit."""
         return None if self.limit is None else round(self.value, self.digits) <= self.limit
 
     @property
     def digits(self) -> int:
-        """A limit of a few percent needs more digits than a number of microseconds."""
+        """The number of printed decimals. A limit of a few percent needs more than a number of microseconds."""
         return 3 if self.unit == "×" and self.limit is not None and 1 < self.limit < 1.1 else 2
 
     @property
     def limit_text(self) -> str:
-        """The limit as it is shown; nothing without one."""
+        """The printed limit. Empty without a limit."""
         return "" if self.limit is None else f"{self.limit:g} {self.unit}".replace(" ×", "×")
 
     @property
     def mark(self) -> str:
-        """Whether the limit is kept, as one character."""
+        """Whether the value is within the limit, as one character."""
         return {True: "✓", False: "✗", None: ""}[self.kept]
 
     def __str__(self) -> str:
@@ -93,43 +93,43 @@ def interleaved(variants: dict[str, Timed], base: str, rounds: int) -> dict[str,
 
 
 def emit(figures: Iterable[Figure]) -> None:
-    """On stdout, one JSON line each: how a benchmark's process answers `runner`."""
+    """Prints the figures to stdout, one JSON line per figure. The process of a benchmark sends its results this way."""
     for figure in figures:
         print(json.dumps(asdict(figure), ensure_ascii=False), flush=True)
 
 
 def read(lines: Sequence[str]) -> list[Figure]:
-    """The other end of `emit`; other output of the process is not ours."""
+    """Parses the output of `emit` and ignores other output of the process."""
     return [Figure.from_json(json.loads(line)) for line in lines if line.startswith('{"what"')]
 
 
 SCHEMA = 1
-# A benchmark's program is the module of its name, but for these.
+# A benchmark's program is the module of its name, with these exceptions.
 PROGRAMS = {"virtual-steps": ("steps", "--virtual", "cuda")}
 
 
 @dataclass
 class Results:
-    """Figures by benchmark, and why a benchmark has none."""
+    """The figures per benchmark, and the reasons for missing ones."""
 
     machine: dict[str, str]
     figures: dict[str, list[Figure]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Stable order; `from_json` reads it."""
+        """JSON in a stable order, for `from_json`."""
         figures = {name: [asdict(figure) for figure in rows] for name, rows in self.figures.items()}
         return {"schema": SCHEMA, "machine": self.machine, "figures": figures, "missing": self.missing}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Results:
-        """What `as_json` gave."""
+        """Parses the output of `as_json`."""
         figures = {name: [Figure.from_json(row) for row in rows] for name, rows in data["figures"].items()}
         return cls(data["machine"], figures, data["missing"])
 
 
 def describe_machine() -> dict[str, str]:
-    """What figures depend on, without naming the machine."""
+    """The versions and the device that the figures depend on, without the name of the machine."""
     import torch
 
     accelerator = torch.accelerator.current_accelerator(check_available=True)
@@ -144,7 +144,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def run_one(name: str, quick: bool) -> tuple[list[Figure], str]:
-    """A benchmark's figures, or the last line that it said about why there are none."""
+    """The figures of a benchmark, or the last line of its error output."""
     module, *arguments = PROGRAMS.get(name, (name,))
     command = [sys.executable, "-W", "ignore", "-m", f"torchdevice.bench.{module}", *arguments]
     if quick:
@@ -159,7 +159,7 @@ def run_one(name: str, quick: bool) -> tuple[list[Figure], str]:
 
 
 def run(names: Sequence[str] = (), quick: bool = False, told: Callable[[str], None] | None = None) -> Results:
-    """All of `names` (or every benchmark), one after another: two at once would measure each other."""
+    """Runs `names` (default: every benchmark) one after another, because two at once would disturb each other."""
     results = Results(describe_machine())
     for name in names or BENCHMARKS:
         if told is not None:

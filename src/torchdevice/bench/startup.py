@@ -1,6 +1,6 @@
-"""What TorchDevice costs before a program does anything: at `import torch` while inactive, at activation, in memory.
+"""The startup overhead of TorchDevice: at `import torch` while inactive, at activation, and in memory.
 
-Each round is a fresh process, because all of it happens once in a process. Times are the processor's, not the clock's.
+Each round is a new process, because each part happens once per process. Times are processor times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 from torchdevice.bench.runner import Figure, emit
 
-# torch itself looks for entry points, with us or without; ours begins where it loads one.
+# torch itself looks for entry points, also without TorchDevice. The measurement starts when it loads one.
 PROBE = """
 import json, os, time
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     rounds = 3 if parser.parse_args().quick else 11
-    # What is installed has its bytecode: the first process writes it, and is not counted.
+    # The first process writes the bytecode, which an installation has, and is not counted.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     samples = []
     for _ in range(rounds + 1):

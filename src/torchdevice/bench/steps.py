@@ -1,7 +1,7 @@
-"""A launch-bound training step (8-layer GPT-like, batch 4×64), active against plain torch, eager and compiled.
+"""A launch-bound training step (8-layer GPT-like, batch 4×64), active relative to plain torch, eager and compiled.
 
-Runs on the accelerator that is there, else the CPU; `--virtual cuda` gives this process one. The step has a factory, a
-move and a mask in it, as scripts have them; records are kept as always.
+Runs on the available accelerator, else on the CPU. `--virtual cuda` installs a virtual device in this process. The step
+contains a factory, a move and a mask, as scripts do. Calls are recorded as in normal use.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Step = Callable[[], None]
 
 
 class Empty(TorchFunctionMode):
-    """The cheapest form of another way to redirect devices: what every redirection by mode costs at least."""
+    """An empty function mode: the minimal cost of every redirection by a function mode."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
 
 
 def variants(device: torch.device) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
-    """Ours, and the other ways to redirect devices."""
+    """TorchDevice and the other ways to redirect devices."""
     target = device.type
     return {
         "plain": contextlib.nullcontext,
@@ -47,7 +47,7 @@ def variants(device: torch.device) -> dict[str, Callable[[], AbstractContextMana
 
 
 def training_step(device: torch.device, layers: int, compiled: bool = False, spelled: str | None = None) -> Step:
-    """One step of a small language model. `spelled`: what the code calls its device, where that must be redirected."""
+    """One step of a small language model. `spelled`: the device that the code requests, if it must be redirected."""
     torch.manual_seed(0)
     blocks = [nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True, dropout=0.0) for _ in range(layers)]
     embed, head = nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, VOCABULARY)
@@ -76,7 +76,7 @@ def training_step(device: torch.device, layers: int, compiled: bool = False, spe
 
 
 def timed(step: Step, entered: Callable[[], AbstractContextManager[Any]], device: torch.device, steps: int) -> Timed:
-    """Seconds of `steps` steps; one before them is not counted, because a place is looked up when it is first seen."""
+    """Seconds of `steps` steps. One step before them is not counted, because the first call at a place takes longer."""
 
     def wait() -> None:
         if device.type != "cpu":
@@ -96,7 +96,7 @@ def timed(step: Step, entered: Callable[[], AbstractContextManager[Any]], device
 
 
 def measure(device: torch.device, where: str, rounds: int, steps: int, layers: int) -> Iterator[Figure]:
-    """Eager with every variant, then compiled with those that matter."""
+    """Measures the eager step with every variant, then the compiled step with the relevant ones."""
     limit = LIMITS.get(device.type, 1.02) if where == device.type else 1.02
     for compiled in (False, True):
         step = training_step(device, layers, compiled)

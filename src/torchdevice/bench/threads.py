@@ -1,7 +1,7 @@
 """A million redirected calls from 1, 2 and 8 threads: processor time grows with the calls and memory does not.
 
-Threads that hand Python's lock to each other between two cores pay for it at every hand-over, with us or without: the
-same number of calls of a Python function that does as much and knows nothing of us stands beside each row.
+Threads on two cores that exchange Python's lock need time for every exchange, also without TorchDevice. For comparison,
+each row has the time of the same number of calls of a plain Python function that takes about as long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torchdevice
 from torchdevice.bench.runner import Figure, emit
 
 COUNTS, PARTS, TURNS = (1, 2, 8), 10, 3
-AS_LONG = range(200)  # adding them up takes about as long as a redirection
+AS_LONG = range(200)  # their sum takes about as long as a redirection
 
 
 def _seconds(threads: int, calls: int, call: Callable[[], object]) -> float:

@@ -1,6 +1,6 @@
-"""What does an operator on a virtual device cost beyond the CPU's? Ratios in one run.
+"""The overhead of operators on a virtual device, relative to the CPU, in one run.
 
-Both sides alternate, and the best of many short rounds counts: wall time on shared machines lies upwards only.
+Both sides alternate, and the best of many short rounds counts, because other work on the machine only adds time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _microseconds(function: Callable[[], object], calls: int) -> float:
 
 
 def compare(name: str, cpu: Callable[[], object], virtual: Callable[[], object], rounds: int) -> Figure:
-    """Small operators by what is added, large ones by the ratio."""
+    """The added time for small operators, the ratio for large ones."""
     calls = max(1, int(2000 / _microseconds(cpu, 20)))
     here = there = float("inf")
     for _ in range(rounds):

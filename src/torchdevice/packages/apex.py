@@ -1,4 +1,4 @@
-"""apex: normalisations, optimizers and data-parallel training by torch's own. Mixed precision is `apex_amp`."""
+"""apex: normalisations, optimizers and data-parallel training, by those of torch. `apex_amp` has mixed precision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchdevice.packages.refusals import refuse_arguments
 
 _NORMS = "apex.normalization"
 _FUNCTIONS = f"{_NORMS}.fused_layer_norm"
-_WHY = "the stand-in for apex computes by torch's own class, which has no such thing"
+_WHY = "the stand-in for apex uses torch's own class, which does not support it"
 Shape = int | Sequence[int]
 
 
@@ -60,7 +60,7 @@ def fused_rms_norm(input: Tensor, normalized_shape: Shape, eps: float = 1e-6, me
 
 @counted(f"{_NORMS}.FusedLayerNorm", "torch.nn.LayerNorm")
 class FusedLayerNorm(torch.nn.LayerNorm):
-    """LayerNorm as a layer; its weights may be of another dtype than its input."""
+    """LayerNorm as a layer. The weights may have another dtype than the input."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class FusedLayerNorm(torch.nn.LayerNorm):
 
 @counted(f"{_NORMS}.FusedRMSNorm", "torch.nn.RMSNorm")
 class FusedRMSNorm(torch.nn.RMSNorm):
-    """RMSNorm as a layer; its weights may be of another dtype than its input."""
+    """RMSNorm as a layer. The weights may have another dtype than the input."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class FusedRMSNorm(torch.nn.RMSNorm):
 
 
 class MixedFusedLayerNorm(FusedLayerNorm):
-    """The same; its result has the dtype of its weights."""
+    """LayerNorm as a layer. The result has the dtype of the weights."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input, in the dtype of the weights."""
@@ -105,7 +105,7 @@ class MixedFusedLayerNorm(FusedLayerNorm):
 
 
 class MixedFusedRMSNorm(FusedRMSNorm):
-    """The same; its result has the dtype of its weights."""
+    """RMSNorm as a layer. The result has the dtype of the weights."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input, in the dtype of the weights."""
@@ -163,7 +163,7 @@ class FusedAdagrad(ZeroesAsAsked, torch.optim.Adagrad):
 
 @counted("apex.parallel.SyncBatchNorm", "torch.nn.SyncBatchNorm")
 class SyncBatchNorm(torch.nn.SyncBatchNorm):
-    """Batch normalisation over all processes; over this one's batch where there is no process group."""
+    """Batch normalisation over all processes, or over one batch if there is no process group."""
 
     def __init__(
         self,
@@ -194,14 +194,14 @@ class SyncBatchNorm(torch.nn.SyncBatchNorm):
 
 @counted("apex.parallel.convert_syncbn_model", "torch.nn.SyncBatchNorm")
 def convert_syncbn_model(module: Any, process_group: Any = None, channel_last: bool = False) -> Any:
-    """A model with all its batch normalisations over all processes."""
+    """Converts all batch normalisations of a model to `SyncBatchNorm`."""
     refuse_arguments("apex.parallel.convert_syncbn_model", _WHY, {"channel_last": channel_last})
     return torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
 
 
 @counted("apex.parallel.DistributedDataParallel", "torch.nn.parallel.DistributedDataParallel")
 class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
-    """torch's own; apex's switches for the size and the order of its messages change no result."""
+    """torch's own class. apex's options for the size and order of messages are ignored; they change no result."""
 
     def __init__(self, module: Any, *messages: Any, gradient_average: bool = True, **more: Any) -> None:
         refuse_arguments(
@@ -211,11 +211,11 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
 
 
 def create_syncbn_process_group(group_size: int) -> Any:
-    """The group of processes whose batch norms are one; None for all of them."""
+    """The group of processes that share batch statistics. None for all processes."""
     processes = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
     if group_size in (0, processes):
         return None
     if group_size > processes or processes % group_size:
-        raise ValueError(f"{processes} processes are not groups of {group_size}")
+        raise ValueError(f"{processes} processes cannot be divided into groups of {group_size}")
     group, _ = torch.distributed.new_subgroups(group_size)
     return group

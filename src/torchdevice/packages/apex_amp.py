@@ -1,7 +1,7 @@
-"""apex.amp: mixed precision by torch.autocast, with a scale for the loss that adapts as apex's does.
+"""apex.amp: mixed precision by torch.autocast, with a dynamic loss scale as in apex.
 
-`O1` and `O2` compute under autocast to float16 and keep weights in float32; `O3` makes the model float16; `O0` changes
-nothing.
+`O1` and `O2` compute under autocast to float16 and keep weights in float32. `O3` converts the model to float16. `O0`
+changes nothing.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from torchdevice.packages.refusals import refuse_arguments
 
 _LEVELS = ("O0", "O1", "O2", "O3")
 _NOT_HERE = ("cast_model_type", "cast_model_outputs", "min_loss_scale", "max_loss_scale")
-_WHY = "the stand-in for apex.amp casts as torch.autocast does, and its scale of the loss has fixed bounds"
+_WHY = "the stand-in for apex.amp casts as torch.autocast does, and the bounds of its loss scale are fixed"
 _FIRST, _LARGEST, _PATIENCE = 2.0**16, 2.0**24, 2000
 
 
 @dataclass
 class Scale:
-    """The factor on the loss: halved by gradients that are not finite, doubled after many steps without."""
+    """The loss scale. It is halved after gradients that are not finite, and doubled after many finite steps."""
 
     factor: float = _FIRST
     dynamic: bool = True
     good: int = 0
 
     def update(self, finite: bool) -> bool:
-        """Whether the step is to be taken."""
+        """Updates the scale. True if the step is valid."""
         if not self.dynamic:
             return True
         self.good = self.good + 1 if finite else 0
@@ -61,7 +61,7 @@ def initialize(
     num_losses: int = 1,
     **options: Any,
 ) -> Any:
-    """Prepare models and optimizers; they are changed in place and returned."""
+    """Prepares models and optimizers in place and returns them."""
     refuse_arguments("apex.amp.initialize", _WHY, {name: options.get(name) for name in _NOT_HERE})
     if opt_level not in _LEVELS:
         raise RuntimeError(f"Unexpected optimization level {opt_level}. Options are {', '.join(_LEVELS)}.")
@@ -103,7 +103,7 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def _skipping(optimizer: Any, step: Callable[..., Any]) -> Callable[..., Any]:
-    """A step that is left out where the last gradients were not finite."""
+    """A step function that does nothing if the last gradients were not finite."""
 
     @functools.wraps(step)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -119,7 +119,7 @@ def _skipping(optimizer: Any, step: Callable[..., Any]) -> Callable[..., Any]:
 def scale_loss(
     loss: Any, optimizers: Any, loss_id: int = 0, model: Any = None, delay_unscale: bool = False, **options: Any
 ) -> Iterator[Any]:
-    """The loss times the scale; afterwards the gradients without it."""
+    """Context with the scaled loss. At its end the gradients are unscaled."""
     scale = _scales[loss_id] if _scales else Scale(1.0, dynamic=False)
     parameters = [each for optimizer in _listed(optimizers) for each in master_params(optimizer)]
     before = [parameter.grad for parameter in parameters]
@@ -162,12 +162,12 @@ def load_state_dict(state_dict: dict[str, Any]) -> None:
 
 
 def half_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a program that is to compute in float16: autocast decides by operator, so it stays as it is."""
+    """Marks a function for float16. It is returned unchanged, because autocast decides per operator."""
     return function
 
 
 def float_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a program that is to compute in float32."""
+    """Wraps a function so that it computes in float32."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -179,5 +179,5 @@ def float_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def promote_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a program that takes the widest of its dtypes: torch promotes by itself."""
+    """Marks a function for type promotion. It is returned unchanged, because torch promotes dtypes."""
     return function

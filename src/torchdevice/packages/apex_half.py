@@ -1,4 +1,4 @@
-"""apex.fp16_utils and apex.multi_tensor_apply: what programs of 2019 import beside amp."""
+"""apex.fp16_utils and apex.multi_tensor_apply, which older programs import in addition to amp."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torchdevice.errors import CudaOnlyError, explain_error
 
 
 class tofp16(nn.Module):  # noqa: N801 - the package's name
-    """A layer that makes its input float16."""
+    """A layer that converts its input to float16."""
 
     def forward(self, input: Tensor) -> Tensor:
         return input.half()
 
 
 def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
-    """Batch norms with weights back in float32, in place."""
+    """Converts the weights of batch norms to float32, in place."""
     for each in module.modules():
         if isinstance(each, nn.modules.batchnorm._BatchNorm) and each.affine:
             each.float()
@@ -27,12 +27,12 @@ def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
 
 
 def network_to_half(network: nn.Module) -> nn.Module:
-    """A network in float16, but for its batch norms, that makes its input float16."""
+    """Converts a network and its input to float16, except batch norms."""
     return nn.Sequential(tofp16(), BN_convert_float(network.half()))
 
 
 def prep_param_lists(model: nn.Module, flat_master: bool = False) -> tuple[list[Tensor], list[Tensor]]:
-    """The parameters that train, and copies of them in float32."""
+    """The trainable parameters, and copies of them in float32."""
     if flat_master:
         raise NotImplementedError("the stand-in for apex keeps a copy per parameter: call it without flat_master")
     own = [each for each in model.parameters() if each.requires_grad]
@@ -42,7 +42,7 @@ def prep_param_lists(model: nn.Module, flat_master: bool = False) -> tuple[list[
 def model_grads_to_master_grads(
     model_params: Sequence[Tensor], master_params: Sequence[Tensor], flat_master: bool = False
 ) -> None:
-    """The gradients of the copies are those of the parameters, in float32."""
+    """Copies the gradients of the parameters to the float32 copies."""
     assert not flat_master
     for own, master in zip(model_params, master_params, strict=True):
         master.grad = None if own.grad is None else own.grad.detach().float()
@@ -51,14 +51,14 @@ def model_grads_to_master_grads(
 def master_params_to_model_params(
     model_params: Sequence[Tensor], master_params: Sequence[Tensor], flat_master: bool = False
 ) -> None:
-    """The parameters are what their copies are, rounded."""
+    """Copies the float32 copies to the parameters, with rounding."""
     assert not flat_master
     for own, master in zip(model_params, master_params, strict=True):
         own.data.copy_(master.data)
 
 
 class MultiTensorApply:
-    """Calls a function of apex's compiled module on lists of tensors. It says that there is no such module."""
+    """Calls a function of apex's compiled module on lists of tensors. `available` is False; a call raises an error."""
 
     available = False
 
@@ -70,7 +70,7 @@ class MultiTensorApply:
             explain_error(
                 f"multi_tensor_applier was called with {getattr(op, '__name__', op)}",
                 "the stand-in for apex has no compiled module",
-                "ask `multi_tensor_applier.available` first, or use torch._foreach functions",
+                "check `multi_tensor_applier.available` first, or use torch._foreach functions",
             )
         )
 
@@ -79,7 +79,7 @@ multi_tensor_applier = MultiTensorApply(2048 * 32)
 
 
 class LARC:
-    """Wraps an optimizer: each parameter has its own rate, by the lengths of the parameter and of its gradient."""
+    """Wraps an optimizer. The rate of each parameter depends on its norm and the norm of its gradient."""
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, trust_coefficient: float = 0.02, clip: bool = True, eps: float = 1e-8
@@ -87,13 +87,13 @@ class LARC:
         self.optim, self.trust_coefficient, self.clip, self.eps = optimizer, trust_coefficient, clip, eps
 
     def __getattr__(self, name: str) -> Any:
-        if name == "optim":  # while it is unpickled
+        if name == "optim":  # during unpickling
             raise AttributeError(name)
         return getattr(self.optim, name)
 
     @torch.no_grad()
     def step(self) -> None:
-        """One step; the optimizer's own decay is taken into the gradients."""
+        """One step. The weight decay of the optimizer is added to the gradients."""
         decays = [group.get("weight_decay", 0) for group in self.optim.param_groups]
         for group, decay in zip(self.optim.param_groups, decays, strict=True):
             group["weight_decay"] = 0

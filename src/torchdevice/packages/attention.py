@@ -1,7 +1,8 @@
-"""Attention, the shared part of the stand-ins: torch's fused operator where it can say it, explicit math where not.
+"""Attention for all stand-ins: torch's fused operator if it supports the options, else explicit math.
 
 Tensors are (batch, heads, length, width). Queries and keys are aligned at their ends, as flash-attn does: query `i`
-stands at key `i + keys - queries`. A query that sees no key gives zeros. Large scores come in blocks of queries.
+has the position of key `i + keys - queries`. The result of a query without visible keys is zero. Large scores are
+computed in blocks of queries.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-WAYS = {True: "scaled_dot_product_attention", False: "explicit math"}  # how attention is computed, if it is fused
+WAYS = {True: "scaled_dot_product_attention", False: "explicit math"}  # fused or not → the name in the records
 
-# How many scores a block of explicit math may hold, all heads together; and a mask, which all heads share.
+# The maximal number of scores in a block of explicit math, for all heads; and of elements of a shared mask.
 MOST_SCORES, MOST_MASKED = 1 << 26, 1 << 24
-LEAST_ROWS = 512  # a window of a few keys is not worth blocks of a few queries
-# Where the fused kernels read a key for several heads of the query; elsewhere keys are repeated.
+LEAST_ROWS = 512  # the smallest block; a small window would need very small blocks
+# Device types whose fused kernels use a key for several query heads. On others, keys are repeated.
 _GROUPED = frozenset({"cpu", "cuda"})
 
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked of the softmax. `left`, `right`: how many keys a query sees beside its own; None: all of them.
+    """The options of the softmax. `left`, `right`: the number of visible keys on each side of a query; None: all.
 
-    `slopes` are ALiBi's, (heads) or (batch, heads); `bias` is added to the scores.
+    `slopes` are the slopes of ALiBi, (heads) or (batch, heads). `bias` is added to the scores.
     """
 
     scale: float | None = None
@@ -42,9 +43,9 @@ class Options:
 
 
 class Attended(NamedTuple):
-    """The result; the logarithm of the sums and the probabilities only where they were asked for.
+    """The result. The logarithm of the sums and the probabilities are present only if requested.
 
-    Probabilities that dropout took have a minus sign.
+    Probabilities that dropout removed have a minus sign.
     """
 
     out: Tensor
@@ -53,12 +54,12 @@ class Attended(NamedTuple):
 
 
 def is_fused(options: Options, inner: bool = False) -> bool:
-    """Whether torch's fused operator can say it."""
+    """Whether torch's fused operator supports the options."""
     return not (inner or options.softcap or options.slopes is not None)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, options: Options, inner: bool = False) -> Attended:
-    """Attention as the options say. `inner`: with the sums and the probabilities."""
+    """Attention with these options. `inner`: also return the sums and the probabilities."""
     fused = is_fused(options, inner)
     queries, keys = query.shape[2], key.shape[2]
     unseeing = min(queries, max(0, queries - keys - options.right)) if options.right is not None else 0
@@ -66,7 +67,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, options: Options, inner: b
         unseeing = queries
     if not unseeing and queries:
         return _seeing(query, key, value, options, fused, inner)
-    # A product over nothing: zeros that gradients flow through.
+    # A product over zero elements gives zeros with gradients.
     out = query[..., :0] @ query.new_zeros(*query.shape[:2], 0, value.shape[3])
     if unseeing < queries:
         rest = _seeing(query[:, :, unseeing:], key, value, _rows(options, unseeing, queries), fused, inner)
@@ -86,7 +87,7 @@ def _all(query: Tensor, value: float) -> Tensor:
 
 
 def _rows(options: Options, first: int, queries: int) -> Options:
-    """The same for the queries from `first` on."""
+    """Attention of the queries from `first` on."""
     bias = options.bias
     if bias is None or bias.shape[-2] != queries:
         return options
@@ -94,7 +95,7 @@ def _rows(options: Options, first: int, queries: int) -> Options:
 
 
 def _seeing(query: Tensor, key: Tensor, value: Tensor, options: Options, fused: bool, inner: bool) -> Attended:
-    """The same where each query sees a key."""
+    """Attention in which each query has a visible key."""
     queries, keys = query.shape[2], key.shape[2]
     if fused and _is_plain(options, queries, keys):
         return Attended(_fused(query, key, value, None, options, is_causal=options.right is not None and queries > 1))
@@ -122,7 +123,7 @@ def _rows_of_a_block(heads: int, queries: int, keys: int, options: Options, fuse
 
 
 class Block(NamedTuple):
-    """Some queries, the keys that one of them sees at least, and where query 0 stands among the keys."""
+    """A range of queries, the range of keys that any of them sees, and the position of query 0 among the keys."""
 
     first: int
     end: int
@@ -131,12 +132,12 @@ class Block(NamedTuple):
     shift: int
 
     def positions(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Where the queries stand among the keys, as a column; and the keys, as a row."""
+        """The positions of the queries among the keys, as a column, and those of the keys, as a row."""
         rows = torch.arange(self.first + self.shift, self.end + self.shift, device=device)[:, None]
         return rows, torch.arange(self.lowest, self.beyond, device=device)[None, :]
 
     def visible(self, options: Options, device: torch.device) -> Tensor | None:
-        """Which query sees which key; None: each sees all of them."""
+        """The mask of visible keys per query. None if all keys are visible."""
         row, key = self.positions(device)
         seen = None
         if options.right is not None and self.first + self.shift + options.right + 1 < self.beyond:
@@ -153,7 +154,7 @@ Compute = Callable[[Tensor, Tensor, Tensor, Block, Options], Attended]
 def _blocks(
     compute: Compute, query: Tensor, key: Tensor, value: Tensor, rows: int, options: Options
 ) -> Iterator[Tensor]:
-    """The result, some queries at a time, each with the keys that they can see; gradients compute a block again."""
+    """The result in blocks of queries, each with its visible keys. The backward pass computes a block again."""
     queries, keys = query.shape[2], key.shape[2]
     shift = keys - queries
     for first in range(0, queries, rows):
@@ -201,7 +202,7 @@ def _fused(
 
 
 def _math_block(query: Tensor, key: Tensor, value: Tensor, block: Block, options: Options) -> Attended:
-    """In float32 at least, as flash-attn accumulates, whatever autocast is on."""
+    """Explicit math in float32 or wider, as in flash-attn, also under autocast."""
     wide = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
         scale = query.shape[-1] ** -0.5 if options.scale is None else options.scale

@@ -1,4 +1,4 @@
-"""causal_conv1d: a convolution over time in which no step sees a later one, by torch's grouped convolution."""
+"""causal_conv1d: a convolution over time without access to later steps, by torch's grouped convolution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str | N
 
 
 def within_sequences(x: Tensor, weight: Tensor, bias: Tensor | None, index: Tensor, activation: str | None) -> Tensor:
-    """The same where several sequences lie in a row: `index` (batch, length) tells them apart."""
+    """The convolution of several sequences in one row. `index` (batch, length) is the number of the sequence."""
     width, length = weight.shape[1], x.shape[2]
     total = x.new_zeros(x.shape) if bias is None else bias[None, :, None].expand(x.shape).to(x.dtype)
     for back in range(min(width, length)):
@@ -47,7 +47,7 @@ def causal_conv1d_fn(
     final_states_out: Tensor | None = None,
     activation: str | None = None,
 ) -> Any:
-    """x (batch, channels, length) convolved; the last steps of x too, where a next call goes on from them."""
+    """Convolution of x (batch, channels, length). Optionally returns the last steps of x, for the next call."""
     width = weight.shape[1]
     if seq_idx is not None:
         assert initial_states is None, "initial_states must be None if seq_idx is not None"
@@ -71,9 +71,9 @@ def causal_conv1d_update(
     cache_seqlens: Tensor | None = None,
     conv_state_indices: Tensor | None = None,
 ) -> Tensor:
-    """One step, or some, after those in `conv_state` (batch, channels, steps), which is changed in place.
+    """One or more steps after those in `conv_state` (batch, channels, steps), which is updated in place.
 
-    With `cache_seqlens` the state is a ring: the next step of a sequence goes to that place, modulo its length.
+    With `cache_seqlens` the state is a ring buffer. The next step is written to that index modulo the length.
     """
     steps = x.unsqueeze(-1) if x.dim() == 2 else x
     length, width = steps.shape[-1], weight.shape[1]

@@ -21,7 +21,7 @@ def causal_conv1d_fwd_function(
     final_states_out: Tensor | None,
     silu_activation: bool,
 ) -> Tensor:
-    """The convolution; the last steps are written to `final_states_out`."""
+    """The convolution. The last steps are written to `final_states_out`."""
     with torch.no_grad():
         keeps = final_states_out is not None
         asked = seq_idx, initial_states, keeps, final_states_out, _activation(silu_activation)
@@ -41,7 +41,7 @@ def causal_conv1d_bwd_function(
     return_dinitial_states: bool,
     silu_activation: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """The gradients of x (written to `dx` where there is one), weight, bias and the first steps."""
+    """The gradients of x (written to `dx` if given), weight, bias and the initial states."""
     given = [None if each is None else each.detach().requires_grad_() for each in (x, weight, bias, initial_states)]
     with torch.enable_grad():
         keeps = dfinal_states is not None
@@ -65,6 +65,6 @@ def causal_conv1d_update_function(
     cache_seqlens: Tensor | None,
     conv_state_indices: Tensor | None,
 ) -> Tensor:
-    """One step, or some, after those in `conv_state`, which is changed in place."""
+    """One or more steps after those in `conv_state`, which is updated in place."""
     asked = _activation(silu_activation), cache_seqlens, conv_state_indices
     return causal_conv1d_update(x, conv_state, weight, bias, *asked)

@@ -1,7 +1,7 @@
-"""Whether a program that imports a package can do without it, by reading the code that is importing at the moment.
+"""Whether an import of a package is optional, from the source of the importing code.
 
-`try: import triton` with `except ImportError: triton = None` is a choice, and the program keeps its own other path.
-An import that nobody catches, or whose handler raises again, is a demand.
+`try: import triton` with `except ImportError: triton = None` is optional (a choice): the program has an alternative. An
+import whose error is not caught, or whose handler raises again, is required (a demand).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import os
 from types import FrameType
 
 _MACHINERY = ("<frozen importlib._bootstrap", str(importlib.__file__))
-_LOOKS = ("<frozen importlib.util>", str(importlib.util.__file__))  # asks whether a package is there
-# Files that catch the error to raise one of their own later, and why that is a demand all the same.
-_DEMANDING = {"transformers/dynamic_module_utils.py": "names all that a model's code misses in one ImportError"}
+_LOOKS = ("<frozen importlib.util>", str(importlib.util.__file__))  # checks whether a package exists
+# Files that catch the error and raise their own error later, with the reason. Their imports are required.
+_DEMANDING = {"transformers/dynamic_module_utils.py": "raises one ImportError for all missing packages"}
 _CAUGHT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
 def is_choice(frame: FrameType | None) -> bool:
-    """Whether one of the imports on the stack, from `frame` up, may fail as far as its program is concerned."""
+    """Whether one of the imports on the stack, from `frame` up, is optional."""
     importing = False
     while frame is not None:
         file = frame.f_code.co_filename
@@ -44,10 +44,10 @@ def _is_guarded(file: str, frame: FrameType) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _guarded_lines(source: str) -> tuple[tuple[int, int], ...]:
-    """The lines in which an import may fail."""
+    """The lines in which an import is optional."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # a notebook's cell with a magic: nothing is known of it
+    except (SyntaxError, ValueError):  # a notebook cell with a magic cannot be parsed
         return ()
     return tuple(
         (node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno)
@@ -58,7 +58,7 @@ def _guarded_lines(source: str) -> tuple[tuple[int, int], ...]:
 
 
 def _goes_on(node: ast.Try) -> bool:
-    """Whether the first handler that catches the error lets the program go on."""
+    """Whether the program continues after the first handler that catches the error."""
     for handler in node.handlers:
         if handler.type is None or _names(handler.type) & _CAUGHT:
             return not any(isinstance(statement, ast.Raise) for statement in handler.body)

@@ -1,4 +1,4 @@
-"""Counts each use of a stand-in with the line of user code that it came from. Computes nothing."""
+"""Counts each use of a stand-in, with the line of user code."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @runs_while_traced
 def count(api: str, by: str) -> None:
-    """`api` was called, and `by` computes it. In compiled code a place counts once, when it is compiled."""
+    """Counts a call of `api` that `by` computes. In compiled code a place counts once, when it is compiled."""
     count_at(user_frame(sys._getframe(1), translator.roles), api, by)
 
 
 def count_at(frame: FrameType, api: str, by: str) -> None:
-    """The same for a line of user code that the caller has found."""
+    """Counts a call at a line of user code that the caller has found."""
     stand_ins.count(frame, (api, by), lambda site: StandIn(api, by, site))
 
 
 def counted(api: str, by: str) -> Callable[[F], F]:
-    """Count the calls of a function, or the objects that are made of a class."""
+    """Decorator that counts the calls of a function or the instances of a class."""
 
     def decorate(target: F) -> F:
         if not isinstance(target, type):

@@ -1,4 +1,4 @@
-"""deepspeed.ops.adam: DeepSpeed's own Adam, by torch's. Training across processes by DeepSpeed is not here."""
+"""deepspeed.ops.adam: DeepSpeed's Adam, by torch's Adam. DeepSpeed's distributed training is not supported."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torchdevice.packages.optimizers import Adam
 
 @counted("deepspeed.ops.adam.FusedAdam", "torch.optim.Adam")
 class FusedAdam(Adam):
-    """Adam, or AdamW. Its moments have the dtype of the parameters."""
+    """Adam or AdamW. Its moments have the dtype of the parameters."""
 
     _keeps_float32 = False
 
 
 @counted("deepspeed.ops.adam.DeepSpeedCPUAdam", "torch.optim.Adam")
 class DeepSpeedCPUAdam(Adam):
-    """The same by the name of DeepSpeed's version for the CPU. Its moments are in float32, unless that is unwanted."""
+    """Adam or AdamW under the name of DeepSpeed's CPU version. Its moments are in float32 by default."""
 
     def __init__(
         self,

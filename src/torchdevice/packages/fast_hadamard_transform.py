@@ -10,7 +10,7 @@ from torchdevice.packages.counting import counted
 
 @counted("fast_hadamard_transform.hadamard_transform", "sums and differences")
 def hadamard_transform(x: Tensor, scale: float = 1.0) -> Tensor:
-    """Each row times Hadamard's matrix and `scale`; rows are padded with zeros to a power of two, and cut again."""
+    """Product of each row with Hadamard's matrix and `scale`. Rows are zero-padded to a power of two."""
     width = x.shape[-1]
     size = 1 << (width - 1).bit_length()
     out = torch.nn.functional.pad(x, (0, size - width)).to(torch.promote_types(x.dtype, torch.float32))

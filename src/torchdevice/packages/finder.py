@@ -1,8 +1,8 @@
-"""Makes `import flash_attn` find the stand-in while a session is active, and nobody else see it.
+"""Makes `import flash_attn` find the stand-in while a session is active.
 
-The finder is the last one: what is installed is found before. It answers imports that are demands (`choices`).
-`importlib.util.find_spec` says that the package is not there, and `importlib.metadata` has never heard of it, so that
-libraries that look before they import keep their own choice.
+The finder is the last in `sys.meta_path`, so installed packages are found first. It finds stand-ins only for required
+imports (`choices`). `importlib.util.find_spec` and `importlib.metadata` do not find the package, so that libraries that
+check before they import make the same choice as before.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Spec = importlib.machinery.ModuleSpec
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds and makes the modules of `table`; a module that was made is the same for the life of the process."""
+    """Finds and creates the modules of `table`. A module is created once per process."""
 
     def __init__(self) -> None:
         self._made: dict[str, ModuleType] = {}
-        self.hidden: set[str] = set()  # installed, and shown only to who demands them
+        self.hidden: set[str] = set()  # installed packages that only required imports find
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> Spec | None:
-        """A spec for who must have the package. Below it there is what the program has a stand-in of."""
+        """A spec for a required import, or for a module of a package whose stand-in is loaded."""
         if fullname not in MODULES:
             return None
         top = fullname.partition(".")[0]
@@ -45,21 +45,21 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return Spec(fullname, self, is_package=MODULES[fullname].is_package) if wanted else None
 
     def create_module(self, spec: Spec) -> ModuleType | None:
-        """The module that was made before, if any."""
+        """The module that was created before, if any."""
         return self._made.get(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the names of the row into a new module."""
+        """Adds the names of the row to a new module."""
         if module.__name__ not in self._made:
             vars(module).update(_contents(module.__name__, MODULES[module.__name__]))
             self._made[module.__name__] = module
 
     def stands_in(self, name: str) -> bool:
-        """Whether a module of this name is loaded, and is one of ours."""
+        """Whether a loaded module of this name is a stand-in."""
         return name in self._made and sys.modules.get(name) is self._made[name]
 
     def unload(self) -> None:
-        """Imports find the truth again. Who holds a module keeps it: it computes by torch alone."""
+        """Removes the stand-ins from `sys.modules`. References to a module stay valid, because it only needs torch."""
         for name in self._made:
             if self.stands_in(name):
                 del sys.modules[name]
@@ -80,15 +80,15 @@ def _contents(name: str, row: Module) -> dict[str, Any]:
 
 def _refusing(module: str, package: str) -> Callable[[str], Any]:
     def missing(name: str) -> Any:
-        if f"{module}.{name}" in MODULES:  # the package itself imports what is below it
+        if f"{module}.{name}" in MODULES:  # the package itself imports its submodules
             return importlib.import_module(f"{module}.{name}")
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         raise AttributeError(
             explain_error(
                 f"{module}.{name} was asked for",
-                f"{package} is not installed, and its stand-in has no such name",
-                "docs/packages.md lists what it has; `torchdevice run --no-packages` runs without stand-ins",
+                f"{package} is not installed, and its stand-in does not have this name",
+                "docs/packages.md lists its names; `torchdevice run --no-packages` runs without stand-ins",
             )
         )
 
@@ -99,7 +99,7 @@ finder = Finder()
 
 
 def engage() -> Iterator[Undo]:
-    """Let imports of the table's packages work. Each step, when it is done, gives its undo."""
+    """Enables imports of the packages of the table. Yields an undo function after each step."""
     look = importlib.util.find_spec
 
     def is_missing(package: str) -> bool:

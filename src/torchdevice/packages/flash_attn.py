@@ -1,7 +1,7 @@
-"""flash_attn's functions, as version 2 has them. Tensors are (batch, length, heads, width), or packed along the length.
+"""The functions of flash_attn 2. Tensors are (batch, length, heads, width), or packed along the length.
 
-The softmax is `attention`; what is here is the layout of each function: packed tensors, sequences of different lengths,
-caches.
+`attention` computes the softmax. This module handles the layout of each function: packed tensors, sequences of
+different lengths, caches.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from torchdevice.packages.counting import count
 from torchdevice.packages.flash_attn_rotary import rotate
 
 Window = Sequence[int]
-Result = Any  # a tensor, or (out, softmax_lse, S_dmask) where the probabilities were asked for
+Result = Any  # a tensor, or (out, softmax_lse, S_dmask) if the probabilities were requested
 
 
 def options(
     scale: float | None, causal: bool, window: Window, softcap: float, slopes: Tensor | None, dropout: float = 0.0
 ) -> Options:
-    """flash-attn's arguments; -1 stands for a window without an end, and causal is a window that ends at the query."""
+    """Options from the arguments of flash-attn. -1 is a window without an end. A causal window ends at the query."""
     left, right = (None if size < 0 else int(size) for size in window)
     return Options(scale, left, 0 if causal else right, softcap or 0.0, slopes, dropout=dropout)
 
 
 def dense(api: str, q: Tensor, k: Tensor, v: Tensor, asked: Options, inner: bool) -> Result:
-    """Sequences of one length."""
+    """Attention of sequences of equal length."""
     count(api, WAYS[is_fused(asked, inner)])
     done = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), asked, inner)
     out = done.out.transpose(1, 2).contiguous()
@@ -39,7 +39,7 @@ def dense(api: str, q: Tensor, k: Tensor, v: Tensor, asked: Options, inner: bool
 
 
 def _dropped(done: Attended, asked: Options) -> Tensor | None:
-    """The probabilities are there to show what dropout took: without dropout flash-attn gives an empty tensor."""
+    """The probabilities, which show the effect of dropout. Without dropout flash-attn returns an empty tensor."""
     return done.probabilities if asked.dropout else done.out.new_empty(0)
 
 
@@ -51,7 +51,7 @@ def ragged(
     asked: Options,
     inner: bool,
 ) -> Result:
-    """Sequences of different lengths: the queries of each lie between two `starts`, its keys and values are a pair."""
+    """Attention of sequences of different lengths. `starts` separates the queries; keys and values are pairs."""
     count(api, WAYS[is_fused(asked, inner)])
     out = q.new_zeros(*q.shape[:2], pairs[0][1].shape[-1] if pairs else q.shape[-1])
     outs, sums, probabilities = [], [], []
@@ -109,7 +109,7 @@ def flash_attn_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """The same with keys and values in one tensor, (batch, length, 2, heads, width)."""
+    """Attention with keys and values in one tensor, (batch, length, 2, heads, width)."""
     asked = options(softmax_scale, causal, window_size, softcap, alibi_slopes, dropout_p)
     k, v = kv.unbind(2)
     return dense("flash_attn.flash_attn_kvpacked_func", q, k, v, asked, return_attn_probs)
@@ -126,7 +126,7 @@ def flash_attn_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """The same with all three in one tensor, (batch, length, 3, heads, width)."""
+    """Attention with queries, keys and values in one tensor, (batch, length, 3, heads, width)."""
     asked = options(softmax_scale, causal, window_size, softcap, alibi_slopes, dropout_p)
     q, k, v = qkv.unbind(2)
     return dense("flash_attn.flash_attn_qkvpacked_func", q, k, v, asked, return_attn_probs)
@@ -144,7 +144,7 @@ def varlen(
     block_table: Tensor | None = None,
     used: Tensor | None = None,
 ) -> Result:
-    """Packed sequences; with a `block_table` the keys lie in pages; `used` keys of each count."""
+    """Attention of packed sequences. `block_table`: the keys are in pages. `used`: the number of keys of each."""
     starts, key_starts = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
     lengths = [end - first for first, end in itertools.pairwise(key_starts)]
     if block_table is None and used is None and _is_even(starts, len(q)) and _is_even(key_starts, len(k)):
@@ -171,7 +171,7 @@ def varlen(
 def _by_flash_kernel(
     api: str, tensors: Sequence[Tensor], bounds: Sequence[Tensor], starts: Sequence[Sequence[int]], asked: Options
 ) -> Tensor | None:
-    """All sequences by one call, where torch has a kernel for that: full attention, or causal attention of squares."""
+    """All sequences in one call of a torch kernel, for full attention, or causal attention with equal lengths."""
     causal = asked.right == 0
     plain = is_fused(asked) and asked.left is None and not asked.dropout and (causal or asked.right is None)
     if not plain or (causal and starts[0] != starts[1]) or starts[0][-1] != len(tensors[0]):
@@ -212,7 +212,7 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     block_table: Tensor | None = None,
 ) -> Result:
-    """Attention of packed sequences: sequence n lies between `cu_seqlens[n]` and `cu_seqlens[n + 1]`."""
+    """Attention of packed sequences. Sequence n is between `cu_seqlens[n]` and `cu_seqlens[n + 1]`."""
     asked = options(softmax_scale, causal, window_size, softcap, alibi_slopes, dropout_p)
     api = "flash_attn.flash_attn_varlen_func"
     return varlen(api, q, k, v, cu_seqlens_q, cu_seqlens_k, asked, return_attn_probs, block_table)
@@ -234,7 +234,7 @@ def flash_attn_varlen_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """The same with keys and values in one tensor, (total, 2, heads, width)."""
+    """Attention of packed sequences with keys and values in one tensor, (total, 2, heads, width)."""
     asked = options(softmax_scale, causal, window_size, softcap, alibi_slopes, dropout_p)
     api = "flash_attn.flash_attn_varlen_kvpacked_func"
     k, v = kv.unbind(1)
@@ -254,7 +254,7 @@ def flash_attn_varlen_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """The same with all three in one tensor, (total, 3, heads, width)."""
+    """Attention of packed sequences with queries, keys and values in one tensor, (total, 3, heads, width)."""
     asked = options(softmax_scale, causal, window_size, softcap, alibi_slopes, dropout_p)
     api = "flash_attn.flash_attn_varlen_qkvpacked_func"
     q, k, v = qkv.unbind(1)
@@ -282,7 +282,7 @@ def flash_attn_with_kvcache(
     num_splits: int = 0,
     return_softmax_lse: bool = False,
 ) -> Result:
-    """Attention over a cache, which new keys and values are written into first."""
+    """Attention over a cache. New keys and values are written to it first."""
     asked = options(softmax_scale, causal, window_size, softcap, alibi_slopes)
     api = "flash_attn.flash_attn_with_kvcache"
     cache = Cache(k_cache, v_cache, block_table, cache_batch_idx)
@@ -318,7 +318,7 @@ def _lengths(given: Tensor | int | None, batch: int, default: int) -> list[int]:
 
 
 class Cache:
-    """Keys and values of former steps: one row per sequence, or pages that a table assigns to sequences."""
+    """Keys and values of previous steps: one row per sequence, or pages that a table assigns to sequences."""
 
     def __init__(self, keys: Tensor, values: Tensor, table: Tensor | None, rows: Tensor | None) -> None:
         self._parts = keys, values
@@ -331,7 +331,7 @@ class Cache:
         return number if self._rows is None else int(self._rows[number])
 
     def write(self, number: int, at: int, keys: Tensor, values: Tensor) -> None:
-        """Put new ones behind the first `at` of a sequence."""
+        """Writes new keys and values after the first `at` of a sequence."""
         for part, new in zip(self._parts, (keys, values), strict=True):
             if self._table is None:
                 part[self._row(number), at : at + len(new)] = new.to(part.dtype)
@@ -340,7 +340,7 @@ class Cache:
                 part[self._table[number][places // self._page].long(), places % self._page] = new.to(part.dtype)
 
     def read(self, number: int, first: int, end: int) -> tuple[Tensor, Tensor]:
-        """A sequence's keys and values from `first` to `end`."""
+        """The keys and values of a sequence from `first` to `end`."""
         if self._table is None:
             keys, values = (part[self._row(number), first:end] for part in self._parts)
         else:

@@ -1,4 +1,4 @@
-"""What flash-attn 1 was called by: flash_attn.flash_attention, and `unpadded` where version 2 says `varlen`."""
+"""The names of flash-attn 1: flash_attn.flash_attention, and `unpadded` for `varlen` of version 2."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def flash_attn_unpadded_func(
     return_attn_probs: bool = False,
     deterministic: bool = False,
 ) -> Result:
-    """Attention of packed sequences, by the name of version 1."""
+    """Attention of packed sequences, under the name of version 1."""
     uneven = causal and not torch.equal(cu_seqlens_q, cu_seqlens_k)
     refuse_arguments("flash_attn_unpadded_func", _WHY, {"causal and keys of other lengths": uneven})
     starts = cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
@@ -50,7 +50,7 @@ def flash_attn_unpadded_kvpacked_func(
     return_attn_probs: bool = False,
     deterministic: bool = False,
 ) -> Result:
-    """The same with keys and values in one tensor, (total, 2, heads, width)."""
+    """Attention of packed sequences with keys and values in one tensor, (total, 2, heads, width)."""
     starts = cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
     asked = dropout_p, softmax_scale, causal, return_attn_probs
     k, v = kv.unbind(1)
@@ -67,13 +67,13 @@ def flash_attn_unpadded_qkvpacked_func(
     return_attn_probs: bool = False,
     deterministic: bool = False,
 ) -> Result:
-    """The same with all three in one tensor, (total, 3, heads, width)."""
+    """Attention of packed sequences with queries, keys and values in one tensor, (total, 3, heads, width)."""
     asked: dict[str, Any] = {"causal": causal, "return_attn_probs": return_attn_probs}
     return flash_attn.flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, dropout_p, softmax_scale, **asked)
 
 
 class FlashAttention(torch.nn.Module):
-    """Attention of queries, keys and values in one tensor; the second result, the weights, is None."""
+    """Attention of queries, keys and values in one tensor. The second result, the weights, is None."""
 
     def __init__(self, softmax_scale: float | None = None, attention_dropout: float = 0.0) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class FlashAttention(torch.nn.Module):
         max_s: int | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, None]:
-        """qkv is (batch, length, 3, heads, width), with `cu_seqlens` (total, 3, heads, width); True keeps a token."""
+        """qkv is (batch, length, 3, heads, width), with `cu_seqlens` (total, 3, heads, width). True keeps a token."""
         assert not need_weights
         dropout = self.dropout_p if self.training else 0.0
         asked: dict[str, Any] = {"softmax_scale": self.softmax_scale, "causal": causal}
@@ -102,7 +102,7 @@ class FlashAttention(torch.nn.Module):
 
 
 class FlashMHA(torch.nn.Module):
-    """The same with its projections."""
+    """Attention of queries, keys and values, with projections."""
 
     def __init__(
         self,

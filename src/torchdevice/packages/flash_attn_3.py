@@ -8,7 +8,7 @@ from torchdevice.packages import flash_attn
 from torchdevice.packages.flash_attn import Result, Window, options
 from torchdevice.packages.refusals import refuse_arguments
 
-_WHY = "the stand-in for flash-attn 3 has no float8, no absorbed values and no chunks"
+_WHY = "the stand-in for flash-attn 3 does not support float8, absorbed values and chunks"
 
 
 def flash_attn_func(
@@ -64,7 +64,7 @@ def flash_attn_varlen_func(
     sm_margin: int = 0,
     return_attn_probs: bool = False,
 ) -> Result:
-    """Attention of packed sequences; of the keys of each only the first `seqused_k` count."""
+    """Attention of packed sequences. Only the first `seqused_k` keys of each are used."""
     api = "flash_attn_interface.flash_attn_varlen_func"
     scales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
     refuse_arguments(api, _WHY, {"qv": qv, "seqused_q": seqused_q, "attention_chunk": attention_chunk, **scales})
@@ -105,7 +105,7 @@ def flash_attn_with_kvcache(
     sm_margin: int = 0,
     return_softmax_lse: bool = False,
 ) -> Result:
-    """Attention over a cache, which new keys and values are written into first."""
+    """Attention over a cache. New keys and values are written to it first."""
     refuse_arguments(
         "flash_attn_interface.flash_attn_with_kvcache",
         _WHY,

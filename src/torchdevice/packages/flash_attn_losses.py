@@ -1,4 +1,4 @@
-"""flash_attn.losses.cross_entropy: the cross-entropy with a scale, a penalty on its sums and smoothing."""
+"""flash_attn.losses.cross_entropy: cross-entropy with a logit scale, a z-loss and label smoothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchdevice.packages.counting import counted
 def _losses(
     logits: Tensor, labels: Tensor, smoothing: float, scale: float, square_scale: float, ignored: int
 ) -> tuple[Tensor, Tensor]:
-    """The loss of each token, penalty included, and the penalty alone."""
+    """The loss per token including the penalty, and the penalty."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32)) * scale
     labels = labels.long()
     losses = F.cross_entropy(wide, labels, ignore_index=ignored, reduction="none", label_smoothing=smoothing)
@@ -27,7 +27,7 @@ def _check(process_group: Any) -> None:
     if process_group is not None:
         raise CudaOnlyError(
             explain_error(
-                "flash_attn's cross-entropy was asked to share the vocabulary among processes",
+                "flash_attn's cross-entropy was called with a vocabulary that is split over processes",
                 "the stand-in computes in one process",
                 "gather the logits first, or use torch.distributed.tensor.parallel.loss_parallel",
             )
@@ -46,7 +46,7 @@ def cross_entropy_loss(
     inplace_backward: bool = False,
     process_group: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The losses of all tokens, and what the penalty on the sums adds to each."""
+    """The losses of all tokens, and the part of the z-loss in each."""
     _check(process_group)
     losses, penalty = _losses(logits, labels, label_smoothing, logit_scale, lse_square_scale, ignore_index)
     return losses, penalty.detach()
@@ -54,7 +54,7 @@ def cross_entropy_loss(
 
 @counted("flash_attn.losses.cross_entropy.CrossEntropyLoss", "cross_entropy")
 class CrossEntropyLoss(torch.nn.Module):
-    """The loss as a layer."""
+    """Cross-entropy as a layer."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CrossEntropyLoss(torch.nn.Module):
         self.logit_scale, self.lse_square_scale, self.return_z_loss = logit_scale, lse_square_scale, return_z_loss
 
     def forward(self, input: Tensor, target: Tensor, precomputed_lse: Tensor | None = None) -> Any:
-        """The loss of (tokens, vocabulary) against (tokens)."""
+        """The loss of logits (tokens, vocabulary) and labels (tokens)."""
         given = self.label_smoothing, self.logit_scale, self.lse_square_scale, self.ignore_index
         both = _losses(input, target, *given)
         if self.reduction == "mean":

@@ -30,7 +30,7 @@ def fused_dense_func(
     process_group: Any = None,
     sequence_parallel: bool = True,
 ) -> Any:
-    """A linear layer; `return_residual` gives its input back too."""
+    """A linear layer. With `return_residual` the input is returned too."""
     refuse_arguments(f"{_DENSE}.fused_dense_func", _WHY, {"process_group": process_group})
     out = F.linear(x, weight, bias)
     return (out, x) if return_residual else out
@@ -38,7 +38,7 @@ def fused_dense_func(
 
 @counted(f"{_DENSE}.FusedDense", "torch.nn.Linear")
 class FusedDense(torch.nn.Linear):
-    """The same with its weights."""
+    """A linear layer with its weights."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Mlp(torch.nn.Module):
 
 
 class FusedMLP(Mlp):
-    """The same with an activation by its name."""
+    """Two linear layers with an activation between them, which is given by its name."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class FusedMLP(Mlp):
 
 
 class GatedMlp(torch.nn.Module):
-    """The same with a gate: activation(second half of fc1) · first half; the width is a multiple of 128."""
+    """Two linear layers with a gate: activation(second half of fc1) · first half. The width is a multiple of 128."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class GatedMlp(torch.nn.Module):
     def forward(self, x: Tensor) -> Any:
         """The result, and with `return_residual` x too."""
         given = self.fc1(x)
-        if self.activation in (F.sigmoid, torch.sigmoid):  # torch.nn.functional's function only calls torch's
+        if self.activation in (F.sigmoid, torch.sigmoid):  # that of torch.nn.functional only calls it
             gated = F.glu(given, dim=-1)
         else:
             value, gate = given.chunk(2, dim=-1)

@@ -89,7 +89,7 @@ def get_alibi_slopes(nheads: int) -> list[float]:
 
 @counted("flash_attn.modules.mha.MHA", "torch.nn.Linear and scaled_dot_product_attention")
 class MHA(torch.nn.Module):
-    """Attention with its projections, of itself or of another sequence; heads of keys may be fewer."""
+    """Self-attention or cross-attention with projections. The number of key heads may be smaller."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class MHA(torch.nn.Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        refuse_arguments("flash_attn.modules.mha.MHA", "the stand-in has no convolutions", {"dwconv": dwconv})
+        refuse_arguments("flash_attn.modules.mha.MHA", "the stand-in does not support convolutions", {"dwconv": dwconv})
         where = {"device": device, "dtype": dtype}
         self.embed_dim, self.num_heads, self.num_heads_kv = embed_dim, num_heads, num_heads_kv or num_heads
         assert num_heads % self.num_heads_kv == 0, "num_heads must be divisible by num_heads_kv"
@@ -159,10 +159,10 @@ class MHA(torch.nn.Module):
         **options: Any,
     ) -> Any:
         """x is (batch, length, width), with `cu_seqlens` (total, width); True in the mask keeps a key."""
-        why = "the stand-in keeps no cache: pass whole sequences, or call flash_attn_with_kvcache"
+        why = "the stand-in has no cache: pass whole sequences, or call flash_attn_with_kvcache"
         refuse_arguments("flash_attn.modules.mha.MHA", why, {"inference_params": inference_params})
         if key_padding_mask is not None and (cu_seqlens is not None or self.cross_attn):
-            raise NotImplementedError("key_padding_mask goes with self-attention of padded sequences")
+            raise NotImplementedError("key_padding_mask is only for self-attention of padded sequences")
         q, kv = self._projected(x, x_kv, mixer_subset)
         if self.rotary_emb_dim > 0:
             q, kv = self.rotary_emb(q, kv)
@@ -185,7 +185,7 @@ class MHA(torch.nn.Module):
     ) -> Tensor:
         if mask is None:
             return self.inner_cross_attn(q, kv, None, starts, longest, starts, longest, **options)
-        # What flash-attn computes here itself: both masks are added, so a query that sees no key sees all of them.
+        # As in flash-attn: both masks are added, so a query without visible keys attends to all of them.
         k, v = (part.repeat_interleave(self.num_heads // self.num_heads_kv, dim=2) for part in kv.unbind(2))
         bias = q.new_zeros(len(q), 1, q.shape[1], k.shape[1]).masked_fill(~mask.bool()[:, None, None, :], -10000.0)
         if options.get("causal", self.causal):

@@ -1,4 +1,4 @@
-"""flash_attn.ops: normalisations that add a residual and drop out on the way, by torch.nn.functional."""
+"""flash_attn.ops: normalisations with dropout and a residual, by torch.nn.functional."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _added(
     layerscale: Tensor | None,
     in_float32: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What is normalised, what becomes the next residual (of the dtype of a given one), and what dropout kept."""
+    """The sum to normalise, the next residual (in the dtype of the given residual), and the dropout mask."""
     scaled = x if layerscale is None else x * layerscale
     scaled = scaled if rowscale is None else scaled * rowscale[..., None].to(scaled.dtype)
     mask = torch.empty_like(scaled).bernoulli_(1 - dropout) if dropout else torch.ones_like(scaled)
@@ -107,7 +107,7 @@ class DropoutAddLayerNorm(torch.nn.LayerNorm):
         self.prenorm, self.p, self.residual_in_fp32 = prenorm, p, residual_in_fp32
 
     def forward(self, x0: Tensor, residual: Tensor | None = None) -> Any:
-        """The normalised sum; with `prenorm` the sum too."""
+        """The normalised sum. With `prenorm` the sum is returned too."""
         p = self.p if self.training else 0.0
         given = x0, residual, self.weight, self.bias, p, self.eps
         return _dropout_add_norm(self._rms, *given, prenorm=self.prenorm, residual_in_fp32=self.residual_in_fp32)
@@ -122,7 +122,7 @@ class DropoutAddRMSNorm(DropoutAddLayerNorm):
 
 @counted(f"{_OPS}.rms_norm.RMSNorm", "rms_norm")
 class RMSNorm(torch.nn.RMSNorm):
-    """RMSNorm as a layer; with `zero_centered_weight` the weights count from 1."""
+    """RMSNorm as a layer. With `zero_centered_weight`, 1 is added to the weights."""
 
     bias = None
 
@@ -140,13 +140,13 @@ class RMSNorm(torch.nn.RMSNorm):
         self.drop = torch.nn.Dropout(dropout_p) if dropout_p > 0.0 else None
 
     def reset_parameters(self) -> None:
-        """The weights of a layer that changes nothing but lengths."""
+        """Resets the weights to the identity."""
         torch.nn.init.constant_(self.weight, 0.0 if self.zero_centered_weight else 1.0)
 
     def forward(
         self, x: Tensor, residual: Tensor | None = None, prenorm: bool = False, residual_in_fp32: bool = False
     ) -> Any:
-        """The normalised x, or sum of x and the residual; with `prenorm` the sum too."""
+        """The normalised x, or sum of x and the residual. With `prenorm` the sum is returned too."""
         dropout = self.drop.p if self.drop is not None and self.training else 0.0
         weight = self.weight + 1.0 if self.zero_centered_weight else self.weight
         given = x, residual, weight, None, dropout, self.eps
@@ -173,10 +173,10 @@ def layer_norm_fn(
     out: Tensor | None = None,
     residual_out: Tensor | None = None,
 ) -> Any:
-    """The normalised sum of x and the residual, by Triton's name."""
+    """The normalised sum of x and the residual, under the name of the Triton kernel."""
     api = f"{_OPS}.triton.layer_norm.{'rms_norm_fn' if is_rms_norm else 'layer_norm_fn'}"
     second = {"x1": x1, "weight1": weight1, "bias1": bias1, "out": out, "residual_out": residual_out}
-    refuse_arguments(api, "the stand-in normalises one input and gives new tensors", second)
+    refuse_arguments(api, "the stand-in normalises one input and returns new tensors", second)
     count(api, "rms_norm" if is_rms_norm else "layer_norm")
     weight = weight + 1.0 if zero_centered_weight else weight
     asked = {"prenorm": prenorm, "residual_in_fp32": residual_in_fp32, "return_dropout_mask": return_dropout_mask}
@@ -206,7 +206,7 @@ def rms_norm_fn(
     out: Tensor | None = None,
     residual_out: Tensor | None = None,
 ) -> Any:
-    """The same without means."""
+    """The sum of x and the residual after RMSNorm, under the name of the Triton kernel."""
     inputs = x, weight, bias, residual, x1, weight1, bias1, eps, dropout_p, rowscale, prenorm, residual_in_fp32
     return layer_norm_fn(*inputs, zero_centered_weight, True, return_dropout_mask, out_dtype, out, residual_out)
 

@@ -1,4 +1,4 @@
-"""flash_attn.bert_padding: from padded sequences to packed ones and back."""
+"""flash_attn.bert_padding: conversion between padded and packed sequences."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _MODULE = "flash_attn.bert_padding"
 
 @counted(f"{_MODULE}.index_first_axis", "index_select")
 def index_first_axis(input: Tensor, indices: Tensor) -> Tensor:
-    """Some entries along the first axis."""
+    """Selects entries along the first axis."""
     return input.index_select(0, indices.to(input.device))
 
 
 @counted(f"{_MODULE}.index_put_first_axis", "index_copy")
 def index_put_first_axis(values: Tensor, indices: Tensor, first_axis_dim: int) -> Tensor:
-    """Entries put at their places along a first axis of a given size; zeros elsewhere."""
+    """Writes entries to their indices along a first axis of the given size; other entries are zero."""
     empty = values.new_zeros(first_axis_dim, *values.shape[1:])
     return empty.index_copy(0, indices.to(values.device), values)
 
 
 @counted(f"{_MODULE}.index_first_axis_residual", "index_select")
 def index_first_axis_residual(input: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-    """Some entries along the first axis, and all of it."""
+    """The selected entries along the first axis, and the whole input."""
     return input.index_select(0, indices.to(input.device)), input.detach()
 
 
@@ -36,9 +36,9 @@ def index_first_axis_residual(input: Tensor, indices: Tensor) -> tuple[Tensor, T
 def unpad_input(
     hidden_states: Tensor, attention_mask: Tensor, unused_mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
-    """The tokens that the mask marks, where they were, where each sequence begins, the longest, and the used of each.
+    """The tokens of the mask, their indices, the start of each sequence, the longest length, the number of used tokens.
 
-    Tokens of `unused_mask` are kept, and are not among the used.
+    Tokens of `unused_mask` are kept, and do not count as used.
     """
     kept = attention_mask if unused_mask is None else attention_mask + unused_mask
     lengths = kept.sum(dim=-1, dtype=torch.int32)
@@ -53,7 +53,7 @@ def unpad_input(
 def unpad_input_for_concatenated_sequences(
     hidden_states: Tensor, attention_mask_in_length: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, int]:
-    """The same for rows of several sequences: the mask has the length of each, and zeros."""
+    """`unpad_input` for rows of several sequences. The mask has the length of each sequence, then zeros."""
     lengths = attention_mask_in_length[attention_mask_in_length != 0]
     places = torch.arange(attention_mask_in_length.shape[1], device=attention_mask_in_length.device)
     indices = (places < attention_mask_in_length.sum(dim=1, keepdim=True)).flatten().nonzero().flatten()
@@ -63,12 +63,12 @@ def unpad_input_for_concatenated_sequences(
 
 
 def rearrange(tensor: Any, pattern: str, **sizes: Any) -> Any:
-    """einops' function, which programs import from here."""
+    """The function of einops, which programs import from this module."""
     return importlib.import_module("einops").rearrange(tensor, pattern, **sizes)
 
 
 @counted(f"{_MODULE}.pad_input", "index_copy")
 def pad_input(hidden_states: Tensor, indices: Tensor, batch: int, seqlen: int) -> Tensor:
-    """Packed tokens back at their places, zeros elsewhere."""
+    """Writes packed tokens to their indices; other entries are zero."""
     empty = hidden_states.new_zeros(batch * seqlen, *hidden_states.shape[1:])
     return empty.index_copy(0, indices.to(hidden_states.device), hidden_states).unflatten(0, (batch, seqlen))

@@ -14,7 +14,7 @@ _BY = "multiplications by cosine and sine"
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
-    """The first `2 × cos.shape[-1]` entries of each head turned; cos and sin are shaped as x without heads."""
+    """Rotates the first `2 × cos.shape[-1]` entries of each head. cos and sin have the shape of x without heads."""
     width = 2 * cos.shape[-1]
     cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -32,7 +32,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
 def rotate(
     x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, offsets: Tensor | int = 0, moving: bool = True
 ) -> Tensor:
-    """x is (batch, length, heads, width); position n of a sequence is `offset + n`, or the offset where none moves."""
+    """x is (batch, length, heads, width). Position n of a sequence is `offset + n`, without `moving` it is `offset`."""
     steps = torch.arange(x.shape[1], device=x.device) if moving else x.new_zeros(x.shape[1], dtype=torch.long)
     start = offsets.to(x.device).long()[:, None] if isinstance(offsets, Tensor) else offsets
     places = (steps[None, :] + start).expand(len(x), -1)
@@ -40,7 +40,7 @@ def rotate(
 
 
 def _kept(x: Tensor, turned: Tensor) -> Tensor:
-    """The turned values stand in x too, as after flash_attn's kernel, which autograd does not see: so `data`."""
+    """Writes the rotated values to `x.data`, as flash_attn's kernel does, without a record in autograd."""
     x.data.copy_(turned.detach())
     return turned
 
@@ -56,7 +56,7 @@ def apply_rotary_emb(
     cu_seqlens: Tensor | None = None,
     max_seqlen: int | None = None,
 ) -> Tensor:
-    """x turned by its position: (batch, length, heads, width), or packed sequences (total, heads, width)."""
+    """Rotates x by its position: (batch, length, heads, width), or packed sequences (total, heads, width)."""
     return _rotated(x, cos, sin, interleaved, inplace, seqlen_offsets, cu_seqlens)
 
 
@@ -82,7 +82,7 @@ def _rotated(
 
 @counted(f"{_MODULE}.apply_rotary_emb_torch", _BY)
 def apply_rotary_emb_torch(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
-    """The same from position 0 on."""
+    """Rotates x by its position, from position 0 on."""
     return rotate(x, cos, sin, interleaved)
 
 
@@ -97,7 +97,7 @@ def apply_rotary_emb_qkv_(
     seqlen_offsets: Tensor | int = 0,
     num_heads_q: int | None = None,
 ) -> Tensor:
-    """Queries and keys of (batch, length, 3, heads, width), or of all heads in a row, turned in place."""
+    """Rotates queries and keys of (batch, length, 3, heads, width), or with all heads in one axis, in place."""
     cos_k, sin_k = cos if cos_k is None else cos_k, sin if sin_k is None else sin_k
     if qkv.dim() == 5:
         q, k, v = qkv.unbind(2)
@@ -114,7 +114,7 @@ def apply_rotary_emb_qkv_(
 def apply_rotary_emb_kv_(
     kv: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False, seqlen_offsets: Tensor | int = 0
 ) -> Tensor:
-    """The keys of (batch, length, 2, heads, width) turned in place."""
+    """Rotates the keys of (batch, length, 2, heads, width) in place."""
     k, v = kv.unbind(2)
     return _kept(kv, torch.stack((rotate(k, cos, sin, interleaved, seqlen_offsets), v), dim=2))
 
@@ -131,7 +131,7 @@ def apply_rotary(
     inplace: bool = False,
     conjugate: bool = False,
 ) -> Tensor:
-    """The kernel below them, without gradients; `conjugate` turns back."""
+    """The kernel of the functions above, without gradients. `conjugate` inverts the rotation."""
     sin = -sin if conjugate else sin
     with torch.no_grad():
         return _rotated(x, cos, sin, interleaved, inplace, seqlen_offsets, cu_seqlens)
@@ -139,7 +139,7 @@ def apply_rotary(
 
 @counted(f"{_MODULE}.RotaryEmbedding", _BY)
 class RotaryEmbedding(torch.nn.Module):
-    """Keeps cosines and sines for the positions seen so far, and turns queries and keys in place."""
+    """Caches cosines and sines of the used positions, and rotates queries and keys in place."""
 
     inv_freq: Tensor
     scale: Tensor | None
@@ -161,7 +161,7 @@ class RotaryEmbedding(torch.nn.Module):
         scale = None if scale_base is None else (steps + 0.4 * dim) / (1.4 * dim)
         self.register_buffer("scale", scale, persistent=False)
         self._seq_len_cached = 0
-        self._cos_cached: Tensor | None = None  # names that classes below this one use
+        self._cos_cached: Tensor | None = None  # names that subclasses use
         self._sin_cached: Tensor | None = None
         self._cos_k_cached: Tensor | None = None
         self._sin_k_cached: Tensor | None = None
@@ -195,7 +195,7 @@ class RotaryEmbedding(torch.nn.Module):
         max_seqlen: int | None = None,
         num_heads_q: int | None = None,
     ) -> Any:
-        """qkv turned; with kv, the queries in `qkv` and the keys in `kv`."""
+        """Rotates qkv. With kv, rotates the queries in `qkv` and the keys in `kv`."""
         furthest = int(seqlen_offset.max()) if isinstance(seqlen_offset, Tensor) else seqlen_offset
         self._update_cos_sin_cache(max(max_seqlen or 0, qkv.shape[1] + furthest), qkv.device, qkv.dtype)
         cos, sin, cos_k, sin_k = self._cos_cached, self._sin_cached, self._cos_k_cached, self._sin_k_cached
@@ -210,4 +210,4 @@ class RotaryEmbedding(torch.nn.Module):
         return q, apply_rotary_emb_kv_(kv, cos_k, sin_k, self.interleaved, seqlen_offset)
 
 
-apply_rotary_emb_func = apply_rotary_emb  # both names are in use
+apply_rotary_emb_func = apply_rotary_emb  # programs use both names

@@ -51,7 +51,7 @@ def gated(
     before: bool,
     rms: bool,
 ) -> Tensor:
-    """Either of them."""
+    """Both normalisations."""
     wide = torch.promote_types(x.dtype, torch.float32)
     y = x.to(wide)
     if z is not None and not before:

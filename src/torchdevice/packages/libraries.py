@@ -1,7 +1,7 @@
-"""Checks of libraries that stand before an explicit request for a package: with a stand-in there, they say yes.
+"""Availability checks of libraries that precede an explicit request for a package. With a stand-in they return True.
 
-A library's own choice is made by other means (`importlib.util.find_spec`, `importlib.metadata`) or by other names, and
-stays as it is. Nothing of a library is imported here.
+A library makes its default choice by other means (`importlib.util.find_spec`, `importlib.metadata`) or other names, and
+that choice is not changed. This module imports no library.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """Where a check is kept: the keys that lead to it from a module's names. `reason`: why only requests ask it.
+    """The location of a check: the keys from a module's names. `reason`: why only explicit requests use it.
 
-    A function and a switch say yes; where the package itself is kept, `gives` is the module that is put there.
+    A function is replaced by one that returns True, a flag by True. If the library stores the package itself, `gives`
+    is the module that replaces it.
     """
 
     package: str
@@ -29,19 +30,19 @@ class Check:
 
 
 _TRANSFORMERS = "transformers.modeling_flash_attention_utils"
-_SWITCH = "asked by enable_xformers_memory_efficient_attention()"
+_SWITCH = "called by enable_xformers_memory_efficient_attention()"
 CHECKS = (
     Check(
         "flash_attn",
         _TRANSFORMERS,
         ("is_flash_attn_2_available",),
-        'asked while functions are loaded for attn_implementation="flash_attention_2"; the default is "sdpa"',
+        'called when functions are loaded for attn_implementation="flash_attention_2"; the default is "sdpa"',
     ),
     Check(
         "flash_attn",
         _TRANSFORMERS,
         ("FLASH_ATTENTION_COMPATIBILITY_MATRIX", 2, "general_availability_check"),
-        'asked whether attn_implementation="flash_attention_2" can be had',
+        'checks whether attn_implementation="flash_attention_2" is available',
     ),
     Check(
         "flash_attn",
@@ -53,10 +54,10 @@ CHECKS = (
         Check("xformers", f"diffusers.models.{module}", (name,), reason, gives)
         for module, name, reason, gives in (
             ("attention_processor", "is_xformers_available", _SWITCH, ""),
-            ("attention_processor", "xformers", "called by the processors that this switches on", "xformers"),
+            ("attention_processor", "xformers", "called by the processors that this enables", "xformers"),
             ("attention", "is_xformers_available", _SWITCH, ""),
-            ("attention", "xops", "called where this tries it out", "xformers"),
-            ("attention_dispatch", "_CAN_USE_XFORMERS_ATTN", 'asked by set_attention_backend("xformers")', ""),
+            ("attention", "xops", "called in the trial run of this method", "xformers"),
+            ("attention_dispatch", "_CAN_USE_XFORMERS_ATTN", 'read by set_attention_backend("xformers")', ""),
             ("attention_dispatch", "xops", "called by this backend", "xformers.ops"),
         )
     ),
@@ -64,7 +65,7 @@ CHECKS = (
 
 
 class _Later(ModuleType):
-    """A stand-in that is imported when something of it is used."""
+    """A stand-in that is imported on its first use."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -73,12 +74,12 @@ class _Later(ModuleType):
 
 
 def yes(*args: object, **kwargs: object) -> bool:
-    """It can be had."""
+    """Always True: the package is available."""
     return True
 
 
 def say_yes(check: Check) -> Callable[[], None] | None:
-    """Answer for a check of a module that is loaded; the undo. None where this version of the library has none."""
+    """Replaces a check of a loaded module and returns the undo. None if this version of the library lacks the check."""
     place: MutableMapping[Any, Any] = vars(sys.modules[check.module])
     for key in check.keys[:-1]:
         if key not in place:

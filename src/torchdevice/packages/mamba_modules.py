@@ -18,7 +18,7 @@ from torchdevice.packages.refusals import refuse_arguments
 
 @counted("mamba_ssm.Mamba", "conv1d and a scan in blocks")
 class Mamba(nn.Module):
-    """A Mamba block: (batch, length, width) to the same."""
+    """A Mamba block. Input and output are (batch, length, width)."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class Mamba(nn.Module):
         self.A_log._no_weight_decay = self.D._no_weight_decay = True
 
     def forward(self, hidden_states: Tensor, inference_params: Any = None) -> Tensor:
-        """All steps at once. A cache of former steps is left to who generates: `selective_state_update` is there."""
+        """Computes all steps. A cache is not supported; `selective_state_update` computes single steps."""
         if inference_params is not None:
-            raise NotImplementedError("the stand-in for mamba_ssm's Mamba keeps no cache: pass whole sequences")
+            raise NotImplementedError("the stand-in for mamba_ssm's Mamba has no cache: pass whole sequences")
         x, z = self.in_proj(hidden_states).transpose(1, 2).chunk(2, dim=1)
         x = convolve(F.pad(x, (self.d_conv - 1, 0)), self.conv1d.weight.flatten(1), self.conv1d.bias, "silu")
         sizes = (self.dt_rank, self.d_state, self.d_state)
@@ -85,12 +85,12 @@ class Mamba(nn.Module):
         return self.out_proj(y.transpose(1, 2))
 
 
-_CACHES = "the stand-in for mamba_ssm keeps no cache: pass whole sequences"
+_CACHES = "the stand-in for mamba_ssm has no cache: pass whole sequences"
 
 
 @counted("mamba_ssm.Mamba2", "conv1d and a scan in chunks")
 class Mamba2(nn.Module):
-    """A block of Mamba 2: (batch, length, width) to the same."""
+    """A block of Mamba 2. Input and output are (batch, length, width)."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Mamba2(nn.Module):
         super().__init__()
         inner = expand * d_model
         parts = {"process_group": process_group, "d_ssm": d_ssm is not None and d_ssm != inner}
-        refuse_arguments("mamba_ssm.Mamba2", "the stand-in has one process, and no MLP beside the scan", parts)
+        refuse_arguments("mamba_ssm.Mamba2", "the stand-in supports one process, and no parallel MLP", parts)
         where = {"device": device, "dtype": dtype}
         self.d_model, self.d_state, self.d_conv, self.expand, self.headdim = d_model, d_state, d_conv, expand, headdim
         self.d_inner, self.d_ssm, self.ngroups, self.nheads = inner, inner, ngroups, inner // headdim
@@ -154,7 +154,7 @@ class Mamba2(nn.Module):
         cu_seqlens: Tensor | None = None,
         inference_params: Any = None,
     ) -> Tensor:
-        """u is (batch, length, width), with `seqlen` (batch · length, width)."""
+        """u is (batch, length, width), or with `seqlen` (batch · length, width)."""
         cached = {"inference_params": inference_params, "cu_seqlens": cu_seqlens}
         refuse_arguments("mamba_ssm.Mamba2", _CACHES, cached)
         rows = u if seqlen is None else u.unflatten(0, (-1, seqlen))
@@ -183,7 +183,7 @@ class Mamba2(nn.Module):
 
 
 class Block(nn.Module):
-    """Adds the residual, normalises and mixes, then the same with an MLP; gives the result and the residual."""
+    """Adds the residual, normalises and mixes, then the same with an MLP. Returns the result and the residual."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Block(nn.Module):
     def forward(
         self, hidden_states: Tensor, residual: Tensor | None = None, inference_params: Any = None, **options: Any
     ) -> tuple[Tensor, Tensor]:
-        """Both go to the next block."""
+        """Returns the result and the residual, both for the next block."""
         x, residual = self._normed(self.norm, hidden_states, residual)
         x = self.mixer(x, inference_params=inference_params, **options)
         if self.mlp is not None:

@@ -1,4 +1,4 @@
-"""mamba_ssm.modules.mamba_simple of version 1 had its own block."""
+"""The block of mamba_ssm.modules.mamba_simple in version 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchdevice.packages import mamba_modules
 
 
 class Block(mamba_modules.Block):
-    """Adds the residual, normalises and mixes; gives the result and the residual. It has no MLP."""
+    """Adds the residual, normalises and mixes. Returns the result and the residual. It has no MLP."""
 
     def __init__(
         self,

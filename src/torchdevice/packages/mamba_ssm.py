@@ -1,8 +1,8 @@
-"""mamba_ssm: the selective scan of Mamba and the chunked scan of Mamba 2, some steps at a time.
+"""mamba_ssm: the selective scan of Mamba and the chunked scan of Mamba 2, in blocks of steps.
 
-The state follows h[t] = decay[t] · h[t-1] + input[t]. A block of steps is scanned in a few operations that double their
-reach (no product of decays is ever divided by, so nothing overflows); blocks follow each other, and gradients compute a
-block again instead of keeping it.
+The state follows h[t] = decay[t] · h[t-1] + input[t]. A block of steps is scanned by doubling, in a few
+operations. There is no division by a product of decays, so values do not overflow. Blocks are computed in order. The
+backward pass computes a block again instead of storing it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from torchdevice.packages.gated_norms import gated
 from torchdevice.packages.norms import rms_norm
 from torchdevice.packages.refusals import refuse_arguments
 
-STEPS = 64  # a block
+STEPS = 64  # per block
 
 
 def _scan(decay: Tensor, added: Tensor, state: Tensor) -> Tensor:
-    """All states of a block; time is the last axis."""
+    """All states of a block. Time is the last axis."""
     added = torch.cat((added[..., :1] + decay[..., :1] * state.unsqueeze(-1), added[..., 1:]), dim=-1)
     reach, length = 1, added.shape[-1]
     while reach < length:
@@ -36,8 +36,8 @@ def _scan(decay: Tensor, added: Tensor, state: Tensor) -> Tensor:
 
 
 def _per_channel(part: Tensor, channels: int) -> Tensor:
-    """B or C as (batch, channels, state, length), by whatever axes it was given."""
-    if part.dim() == 2:  # the same for all steps
+    """B or C as (batch, channels, state, length), for every supported shape."""
+    if part.dim() == 2:  # equal for all steps
         return part[None, :, :, None]
     if part.dim() == 3:
         return part.unsqueeze(1)
@@ -79,13 +79,13 @@ def selective_scan(
     delta_softplus: bool,
     last_state: bool,
 ) -> Any:
-    """In float32 at least; the result has the dtype of u."""
+    """Computes in float32 or wider. The result has the dtype of u."""
     if a.is_complex():
         raise CudaOnlyError(
             explain_error(
                 "selective_scan_fn was called with a complex A",
-                "the stand-in for mamba_ssm scans real states",
-                "use the real parametrisation, which Mamba's own models have",
+                "the stand-in for mamba_ssm supports only real states",
+                "use the real parametrisation, as Mamba's own models do",
             )
         )
     wide = torch.promote_types(u.dtype, torch.float32)
@@ -117,7 +117,7 @@ def selective_scan_fn(
     return selective_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus, return_last_state)
 
 
-selective_scan_ref = selective_scan_fn  # the package's slow version of the same
+selective_scan_ref = selective_scan_fn  # the slow reference version of the package
 
 
 @counted("mamba_ssm.ops.selective_scan_interface.mamba_inner_fn", "a scan in blocks")
@@ -143,7 +143,7 @@ def mamba_inner_fn(
     dt_rms_weight: Tensor | None = None,
     b_c_dt_rms_eps: float = 1e-6,
 ) -> Tensor:
-    """A whole Mamba block between its projections: convolution, scan, gate and the last projection."""
+    """A Mamba block after its first projection: convolution, scan, gate and the last projection."""
     x, z = xz.chunk(2, dim=1)
     weight = conv1d_weight.flatten(1)
     x = convolve(F.pad(x, (weight.shape[1] - 1, 0)), weight, conv1d_bias, "silu")
@@ -180,7 +180,7 @@ def selective_state_update(
     dt_softplus: bool = False,
     state_batch_indices: Tensor | None = None,
 ) -> Tensor:
-    """One step; `state` (batch, [heads,] channels, size) is changed in place. Groups of heads may share B and C."""
+    """One step. `state` (batch, [heads,] channels, size) is updated in place. Groups of heads may share B and C."""
     rows = slice(None) if state_batch_indices is None else state_batch_indices.long()
     before = state[rows]
     wide = torch.promote_types(before.dtype, torch.float32)
@@ -215,12 +215,12 @@ def mamba_chunk_scan_combined(
     return_final_states: bool = False,
     return_varlen_states: bool = False,
 ) -> Any:
-    """Mamba 2's scan.
+    """The scan of Mamba 2.
 
     x is (batch, length, heads, width), dt (batch, length, heads), B and C (batch, length, groups, size).
     """
     states = {"return_varlen_states": return_varlen_states}
-    refuse_arguments("mamba_chunk_scan_combined", "the stand-in keeps the last state alone", states)
+    refuse_arguments("mamba_chunk_scan_combined", "the stand-in keeps only the last state", states)
     asked = D, z, dt_bias, initial_states, seq_idx, dt_softplus, dt_limit, return_final_states
     return _chunk_scan(x, dt, A, B, C, chunk_size, *asked)
 
@@ -266,7 +266,7 @@ def _chunk_scan(
 def _chunk(
     x: Tensor, log_decay: Tensor, b: Tensor, c: Tensor, state: Tensor, sequence: Tensor, before: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The steps of a chunk see each other by a matrix, and all before them by the state."""
+    """The scan of a chunk: a matrix within the chunk, and the state for all previous steps."""
     sums = log_decay.cumsum(dim=1).transpose(1, 2)  # (batch, heads, steps)
     steps = x.shape[1]
     same = (sequence[:, :, None] == sequence[:, None, :]).unsqueeze(1)
@@ -303,7 +303,7 @@ def mamba_split_conv1d_scan_combined(
     ngroups: int = 1,
     norm_before_gate: bool = True,
 ) -> Any:
-    """A whole block of Mamba 2 after its first projection: convolution, scan, gated RMSNorm and the last projection."""
+    """A block of Mamba 2 after its first projection: convolution, scan, gated RMSNorm and the last projection."""
     asked = initial_states, seq_idx, dt_limit, return_final_states, activation, rmsnorm_weight, rmsnorm_eps
     rest = outproj_weight, outproj_bias, headdim, ngroups, norm_before_gate
     return split_scan(zxbcdt, conv1d_weight, conv1d_bias, dt_bias, A, D, chunk_size, *asked, *rest)
@@ -330,9 +330,9 @@ def split_scan(
     ngroups: int,
     norm_before_gate: bool,
 ) -> Any:
-    """The same, which nobody counts: the layer calls it."""
+    """`mamba_split_conv1d_scan_combined` without counting, for the layer."""
     heads, width = D.shape if D.dim() == 2 else (len(D), headdim)
-    assert width is not None, "headdim must be passed where D has one axis"
+    assert width is not None, "headdim must be passed if D has one axis"
     inner = heads * width
     size = (zxbcdt.shape[-1] - 2 * inner - heads) // (2 * ngroups)
     z, mixed, dt = zxbcdt.split((inner, inner + 2 * ngroups * size, heads), dim=-1)

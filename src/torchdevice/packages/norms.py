@@ -1,4 +1,4 @@
-"""Normalisations that several packages offer: torch's own, which compute in float32 and give the input's dtype."""
+"""Normalisations of several packages, by torch's own. They compute in float32 and return the dtype of the input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 def layer_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float, shape: Sequence[int] | None = None
 ) -> Tensor:
-    """LayerNorm over the last axes, where weights may be of another dtype than x."""
+    """LayerNorm over the last axes. Weights may have another dtype than x."""
     shape = weight.shape if shape is None and weight is not None else shape or x.shape[-1:]
     if all(part is None or part.dtype == x.dtype for part in (weight, bias)):
         return F.layer_norm(x, shape, weight, bias, epsilon)
@@ -24,7 +24,7 @@ def layer_norm(
 def rms_norm(
     x: Tensor, weight: Tensor | None, epsilon: float, bias: Tensor | None = None, shape: Sequence[int] | None = None
 ) -> Tensor:
-    """RMSNorm over the last axes, where weights may be of another dtype than x."""
+    """RMSNorm over the last axes. Weights may have another dtype than x."""
     shape = weight.shape if shape is None and weight is not None else shape or x.shape[-1:]
     wide = torch.promote_types(x.dtype, torch.float32)
     weights = None if weight is None else weight.to(wide)

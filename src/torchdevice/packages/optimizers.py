@@ -1,4 +1,4 @@
-"""Fused optimizers of apex and DeepSpeed: torch's Adam with their switches, and LAMB written out."""
+"""Fused optimizers of apex and DeepSpeed: torch's Adam with their options, and an implementation of LAMB."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torchdevice.packages.refusals import refuse_arguments
 
 Closure = Callable[[], Any] | None
 _FLOAT32 = 4  # bytes
-_WHY = "the stand-in keeps no copies of parameters in float32"
+_WHY = "the stand-in does not keep float32 copies of parameters"
 
 
 class ZeroesAsAsked(torch.optim.Optimizer):
-    """`set_grad_none` is said when the optimizer is made. With gradients of zeros, momentum and decay still act."""
+    """`set_grad_none` is an argument of the constructor. With zero gradients, momentum and weight decay still apply."""
 
     _set_grad_none = True
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """As asked for when it was made."""
+        """Resets the gradients as the constructor specified."""
         super().zero_grad(self._set_grad_none if set_to_none is None else set_to_none)
 
 
 class Adam(ZeroesAsAsked, torch.optim.Adam):
-    """torch's Adam; half-precision parameters are computed in float32, and `bias_correction=False` is honoured."""
+    """torch's Adam. Half-precision parameters are computed in float32, and `bias_correction=False` is supported."""
 
     _keeps_float32 = True  # the moments of half-precision parameters
 
@@ -57,7 +57,7 @@ class Adam(ZeroesAsAsked, torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: Closure = None, *args: Any, **kwargs: Any) -> Any:
-        """One step; scales that older versions took here are refused."""
+        """One step. Scales, which older versions accepted here, raise an error."""
         if any(value is not None for value in (*args, *kwargs.values())):
             raise RuntimeError("the fused Adam takes no gradients or scales in step(); use amp.scale_loss")
         if all(group["bias_correction"] for group in self.param_groups) and not self._has_narrow():
@@ -95,7 +95,7 @@ class Adam(ZeroesAsAsked, torch.optim.Adam):
 
 
 class Lamb(ZeroesAsAsked):
-    """Adam's update, as long as the parameter is: the length of each is a ratio of its own."""
+    """LAMB: Adam's update, scaled per parameter by the ratio of the norms of the parameter and of the update."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Arguments that a stand-in cannot honour: an error that names them, instead of a wrong result."""
+"""Unsupported arguments of a stand-in raise an error that names them, to avoid a wrong result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torchdevice.errors import CudaOnlyError, explain_error
 
 
 def refuse_arguments(api: str, why: str, arguments: Mapping[str, object]) -> None:
-    """Raise if one of them asks for something; None, False and 0 do not."""
+    """Raises an error if one of the arguments is set. None, False and 0 count as not set."""
     asked = [name for name, value in arguments.items() if not (value is None or _is_zero(value))]
     if asked:
         names = ", ".join(asked)

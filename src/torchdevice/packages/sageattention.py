@@ -1,4 +1,4 @@
-"""sageattention: attention by quantised scores, here by torch's exact one."""
+"""sageattention: attention with quantised scores, computed here by torch's attention without quantisation."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def sageattn(
     return_lse: bool = False,
     **options: Any,
 ) -> Any:
-    """Attention of (batch, heads, length, width), with "NHD" (batch, length, heads, width)."""
-    refuse_arguments("sageattention.sageattn", "the stand-in has one way to compute", options)
+    """Attention of (batch, heads, length, width), or with "NHD" (batch, length, heads, width)."""
+    refuse_arguments("sageattention.sageattn", "the stand-in has only one implementation", options)
     swap = tensor_layout == "NHD"
     q, k, v = (each.transpose(1, 2) if swap else each for each in (q, k, v))
     scale = q.shape[-1] ** -0.5 if sm_scale is None else sm_scale

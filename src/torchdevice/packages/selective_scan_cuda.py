@@ -1,4 +1,4 @@
-"""selective_scan_cuda: the compiled module below mamba_ssm, which a mamba_ssm that was built without CUDA lacks."""
+"""selective_scan_cuda: the compiled module of mamba_ssm, which is missing in a build without CUDA."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fwd(
     delta_bias: Tensor | None,
     delta_softplus: bool,
 ) -> list[Tensor]:
-    """The scan, its states, and with z the gated scan. The last state alone: (batch, channels, 1, 2 · size)."""
+    """The scan, its states, and with z the gated scan. Only the last state: (batch, channels, 1, 2 · size)."""
     out, state = selective_scan(u, delta, A, B, C, D, None, delta_bias, delta_softplus, True)
     states = torch.stack((torch.zeros_like(state), state), dim=-1).flatten(-2).unsqueeze(2)
     wide = torch.promote_types(out.dtype, torch.float32)
@@ -50,7 +50,7 @@ def bwd(
     delta_softplus: bool,
     recompute_out_z: bool,
 ) -> list[Tensor | None]:
-    """The gradients of u, delta, A, B, C, D and the bias; with z its gradient, and the gated scan if asked for."""
+    """The gradients of u, delta, A, B, C, D and the bias; with z its gradient, and the gated scan if requested."""
     tensors = u, delta, A, B, C, D, delta_bias, z
     given: list[Any] = [None if each is None else each.detach().requires_grad_() for each in tensors]
     *inner, bias, gate = given

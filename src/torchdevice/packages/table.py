@@ -1,7 +1,7 @@
-"""The rows: packages that compute by CUDA itself and have a stand-in, its modules, and the names in each.
+"""The rows: CUDA-only packages with a stand-in, their modules, and the names in each module.
 
-A module that is not listed does not exist: importing it is an error that names it. Nothing is imported here. What the
-names do is in the modules of this package; docs/packages.md is printed from these rows and those docstrings.
+A module that is not listed does not exist, and its import raises an error with its name. This module imports nothing.
+The modules of this package implement the names. docs/packages.md is generated from these rows and those docstrings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Names(NamedTuple):
-    """Names that a module offers, and the module of ours that has them."""
+    """Names of a module, and the module of this package that implements them."""
 
     home: str
     names: tuple[str, ...]
@@ -24,7 +24,7 @@ def _names(home: str, text: str) -> Names:
 
 @dataclass(frozen=True)
 class Package:
-    """A package, the version whose interface is offered, how it is computed, what was left out, and its modules."""
+    """A package: the version of its interface, the implementation, the unsupported parts, and its modules."""
 
     name: str
     version: str
@@ -77,7 +77,7 @@ ROWS = (
     Package(
         "flash_attn",
         "2.8.3",
-        "torch's scaled_dot_product_attention, explicit math where that cannot say what was asked",
+        "torch's scaled_dot_product_attention, or explicit math for options that it does not support",
         "float8, the private functions that ring attention calls, whole models and their parallel layers",
         {
             "": (_FLASH_ATTENTION,),
@@ -127,7 +127,7 @@ ROWS = (
     Package(
         "xformers",
         "0.0.33",
-        "torch's scaled_dot_product_attention, one call per sequence where sequences are packed",
+        "torch's scaled_dot_product_attention, with one call per packed sequence",
         "paged caches, sparse attention, xformers.components",
         {
             "ops": (
@@ -233,7 +233,7 @@ ROWS = (
         "fast_hadamard_transform",
         "1.0.4",
         "sums and differences",
-        "matrices that are not a power of two (hadamard_transform_12N and its kin)",
+        "matrices that are not a power of two (hadamard_transform_12N and similar functions)",
         {"": (_names("fast_hadamard_transform", "hadamard_transform"),)},
     ),
     Package(
@@ -247,7 +247,7 @@ ROWS = (
         "transformer_engine",
         "2.6.0",
         "torch.nn and scaled_dot_product_attention",
-        "float8 (an error that says so), MultiheadAttention, TransformerLayer, parallel layers",
+        "float8 (raises an error), MultiheadAttention, TransformerLayer, parallel layers",
         {
             "common.recipe": (_names("transformer_engine", "DelayedScaling Format MXFP8BlockScaling"),),
             "pytorch": (
@@ -264,8 +264,8 @@ ROWS = (
     Package(
         "triton",
         "3.5.0",
-        "Triton's own interpreter where it is installed; elsewhere modules can be imported, and a launch is an error",
-        "launches where triton is not installed, Gluon, custom backends",
+        "Triton's own interpreter if it is installed; else modules can be imported, and a launch raises an error",
+        "launches without an installed triton, Gluon, custom backends",
         {
             "": (
                 _names(
@@ -299,7 +299,7 @@ PACKAGES: Mapping[str, Package] = {row.name: row for row in ROWS}
 
 @dataclass(frozen=True)
 class Module:
-    """A module of such a package: what it offers, and whether it has modules below it."""
+    """A module of such a package: its names, and whether it has submodules."""
 
     package: Package
     offers: tuple[Names, ...]
@@ -307,12 +307,12 @@ class Module:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that it offers."""
+        """All names of the module."""
         return tuple(name for offer in self.offers for name in offer.names)
 
 
 def _modules() -> dict[str, Module]:
-    """Every module by its full name, those between the top and a listed one too."""
+    """Every module by its full name, including the parents of a listed module."""
     found: dict[str, Module] = {}
     for row in ROWS:
         listed = {f"{row.name}.{below}".rstrip("."): offers for below, offers in row.modules.items()}

@@ -1,4 +1,4 @@
-"""transformer_engine.pytorch: its layers without float8, by torch.nn. Float8 is a feature of NVIDIA's hardware."""
+"""transformer_engine.pytorch: its layers without float8, by torch.nn. Float8 needs NVIDIA hardware."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchdevice.packages.norms import layer_norm, rms_norm
 from torchdevice.packages.refusals import refuse_arguments
 
 _PACKAGE = "transformer_engine.pytorch"
-# Options that change how NVIDIA's kernels compute, not what; and values of others that ask for nothing.
+# Options that change the kernels but not the results; and neutral values of other options.
 _HINTS = frozenset(
     [
         "attention_type",
@@ -46,17 +46,17 @@ _NOTHING = {"tp_size": 1, "softmax_type": "vanilla", "core_attention_bias_type":
 
 
 def _check(name: str, options: dict[str, Any]) -> None:
-    """Refuse what would change a result and is not here: `return_bias`, `alibi_slopes`, initial values …"""
+    """Raises an error for unsupported options that would change a result: `return_bias`, `alibi_slopes`, …"""
     others = {
         option: value
         for option, value in options.items()
         if option not in _HINTS
         and not option.startswith("ub_")
         and not option.endswith("_sm_margin")
-        # A tensor is never nothing, and cannot be compared with it.
+        # A tensor always counts as set, and cannot be compared.
         and (isinstance(value, Tensor) or _NOTHING.get(option) != value)
     }
-    refuse_arguments(f"{_PACKAGE}.{name}", "the stand-in for transformer_engine has no such thing", others)
+    refuse_arguments(f"{_PACKAGE}.{name}", "the stand-in for transformer_engine does not support it", others)
 
 
 def _normed(inp: Tensor, weight: Tensor, bias: Tensor | None, eps: float, zero_centered: bool) -> Tensor:
@@ -85,12 +85,12 @@ class Linear(nn.Linear):
         super().__init__(in_features, out_features, bias=bias, **_where(device, params_dtype))
 
     def forward(self, inp: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """The product; hints about batches change no result."""
+        """The product. Hints about batches change no result and are ignored."""
         return super().forward(inp)
 
 
 class _Norm(nn.Module):
-    """A normalisation whose weights may be counted from zero."""
+    """A normalisation whose weights may be zero-centered."""
 
     def __init__(self, weight: Any, bias: Any, eps: float, zero_centered_gamma: bool) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class RMSNorm(_Norm):
 
 
 class _NormFirst(nn.Module):
-    """A layer that normalises its input first, with weights named as checkpoints have them."""
+    """A layer that normalises its input first. The names of its weights are those of checkpoints."""
 
     def __init__(self, size: int, eps: float, kind: str, zero_centered_gamma: bool, device: Any, dtype: Any) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class LayerNormLinear(_NormFirst):
         self.return_layernorm_output = return_layernorm_output
 
     def forward(self, inp: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """The product with the normalised input, which is given too where that was asked for."""
+        """The product with the normalised input. Optionally also returns the normalised input."""
         normed = self._normed(inp)
         out = F.linear(normed, self.weight, self.bias)
         return (out, normed) if self.return_layernorm_output else out
@@ -243,7 +243,7 @@ class LayerNormMLP(_NormFirst):
         self.activation, self.return_layernorm_output = activation, return_layernorm_output
 
     def forward(self, inp: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """The result, and the normalised input where that was asked for."""
+        """The result, and optionally the normalised input."""
         normed = self._normed(inp)
         inner = _ACTIVATIONS[self.activation](F.linear(normed, self.fc1_weight, self.fc1_bias))
         out = F.linear(inner, self.fc2_weight, self.fc2_bias)
@@ -251,7 +251,7 @@ class LayerNormMLP(_NormFirst):
 
 
 class DotProductAttention(nn.Module):
-    """Attention without projections: (length, batch, heads, width), or batch first with `qkv_format="bshd"`."""
+    """Attention without projections: (length, batch, heads, width), or (batch, length, …) with `qkv_format="bshd"`."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class DotProductAttention(nn.Module):
         super().__init__()
         _check("DotProductAttention", options)
         if qkv_format not in ("sbhd", "bshd"):
-            raise NotImplementedError(f"the stand-in for DotProductAttention has no qkv_format={qkv_format!r}")
+            raise NotImplementedError(f"the stand-in does not support qkv_format={qkv_format!r}")
         self.attention_dropout, self.qkv_format, self.attn_mask_type = attention_dropout, qkv_format, attn_mask_type
         self.window_size, self.softmax_scale = window_size, softmax_scale
 
@@ -283,7 +283,7 @@ class DotProductAttention(nn.Module):
         window_size: tuple[int, int] | None = None,
         **options: Any,
     ) -> Tensor:
-        """The result with its heads in one axis. True in a mask hides a key."""
+        """The result, with all heads in one axis. True in a mask hides a key."""
         _check("DotProductAttention", options)
         batch_first = (qkv_format or self.qkv_format) == "bshd"
         axes = (0, 2, 1, 3) if batch_first else (1, 2, 0, 3)
@@ -306,42 +306,42 @@ def _refuse_float8(name: str) -> None:
     raise CudaOnlyError(
         explain_error(
             f"{name} was asked for float8",
-            "it is a feature of NVIDIA's hardware, and the stand-in for transformer_engine computes without it",
-            "run the program with float8 off: enabled=False",
+            "float8 needs NVIDIA hardware, and the stand-in for transformer_engine does not support it",
+            "run the program without float8: enabled=False",
         )
     )
 
 
 def fp8_autocast(enabled: bool = True, **options: Any) -> Any:
-    """A context for float8: nothing where it is off, an error where it is on."""
+    """A context for float8. It has no effect if float8 is disabled, and raises an error if it is enabled."""
     if enabled:
         _refuse_float8("fp8_autocast")
     return contextlib.nullcontext()
 
 
 def fp8_model_init(enabled: bool = True, **options: Any) -> Any:
-    """The same for weights in float8."""
+    """A context for weights in float8. It raises an error if float8 is enabled."""
     if enabled:
         _refuse_float8("fp8_model_init")
     return contextlib.nullcontext()
 
 
 class _Recipe:
-    """A recipe for float8, kept as it was given."""
+    """A recipe for float8. It only stores its arguments."""
 
     def __init__(self, **options: Any) -> None:
         vars(self).update(options)
 
 
 class DelayedScaling(_Recipe):
-    """Scales from former steps."""
+    """A recipe with scales from previous steps."""
 
 
 class MXFP8BlockScaling(_Recipe):
-    """Scales by block."""
+    """A recipe with one scale per block."""
 
 
 class Format:
-    """Formats of float8."""
+    """The formats of float8."""
 
     E4M3, E5M2, HYBRID = "E4M3", "E5M2", "HYBRID"

@@ -1,7 +1,7 @@
-"""Triton where it is installed and no GPU of its own is here: kernels run in Triton's own interpreter, on the CPU.
+"""An installed Triton on a host without a GPU that it supports: kernels run in Triton's own interpreter, on the CPU.
 
-Tensors of an accelerator are copied to the CPU for a kernel and back, which the interpreter does by itself. What is
-here: the switch, a driver that answers what programs ask, the first configuration for who would measure them, counting.
+The interpreter copies tensors of an accelerator to the CPU for a kernel, and back. This module enables the interpreter,
+provides a driver for queries of programs, selects the first configuration instead of autotuning, and counts launches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torchdevice.translate.engine import Replacement, apply
 from torchdevice.translate.translator import translator
 
 SWITCH = "TRITON_INTERPRET"  # Triton's own
-_SLOW = "Triton's kernels run in its interpreter here, which is slow: it is for trying out, not for training"
+_SLOW = "Triton's kernels run in its interpreter here, which is slow: it is for tests, not for training"
 _LIBDEVICE = "triton.language.extra.libdevice"
 _BY_NUMPY = {
     **{name: name for name in ("cbrt", "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "floor", "fmod")},
@@ -47,12 +47,12 @@ _BY_NUMPY = {
     "round": "round",
     "trunc": "trunc",
 }
-# What programs read to choose sizes of blocks and grids: an Ampere card's, as torch.cuda answers.
+# Properties that programs read to choose sizes of blocks and grids: those of an Ampere GPU, as torch.cuda reports.
 _PROPERTIES = {"max_shared_mem": 166912, "multiprocessor_count": 108, "warpSize": 32, "max_num_regs": 65536}
 
 
 class Driver:
-    """What programs ask `triton.runtime.driver.active`."""
+    """The object `triton.runtime.driver.active`."""
 
     utils = SimpleNamespace(get_device_properties=lambda device=0: dict(_PROPERTIES))
 
@@ -61,36 +61,36 @@ class Driver:
 
     @staticmethod
     def is_active() -> bool:
-        """Whether it can be used."""
+        """Whether the driver can be used."""
         return True
 
     def get_current_device(self) -> int:
-        """The number of the device."""
+        """The device index."""
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """There is one."""
+        """No effect: there is one device."""
 
     def get_current_stream(self, device: int = 0) -> int:
         """The default stream."""
         return 0
 
     def get_active_torch_device(self) -> torch.device:
-        """Where tensors for kernels are to be."""
+        """The device of tensors for kernels."""
         return torch.device(self._device)
 
     def get_current_target(self) -> Any:
-        """What is compiled for: an Ampere card, as torch.cuda answers."""
+        """The compilation target: an Ampere GPU, as torch.cuda reports."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", 80, 32)
 
     def get_device_interface(self) -> Any:
-        """torch's module for it."""
+        """torch's module for the device."""
         return torch.cuda
 
     def get_benchmarker(self) -> Any:
-        """A function that says that everything takes the same time."""
+        """A function that returns the same time for every kernel."""
         return _same_for_all
 
 
@@ -99,7 +99,7 @@ def _same_for_all(*args: Any, **kwargs: Any) -> list[float]:
 
 
 class _Hider(importlib.abc.MetaPathFinder):
-    """On a virtual device an installed Triton is hidden from programs with another way, and from torch."""
+    """On a virtual device an installed Triton is hidden from optional imports and from torch."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         if fullname == "triton" and is_choice(sys._getframe(1)):
@@ -107,7 +107,7 @@ class _Hider(importlib.abc.MetaPathFinder):
 
 
 def _unhide() -> Iterator[Undo]:
-    """Virtual devices block the import for everybody: let demands pass."""
+    """Virtual devices block every import of Triton. Allows required imports."""
     del sys.modules["triton"]
     yield lambda: sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
     hider = _Hider()
@@ -118,8 +118,8 @@ def _unhide() -> Iterator[Undo]:
 
 
 def engage(device: str) -> Iterator[Undo]:
-    """From now on, or from when Triton is imported. Each step, when it is done, gives its undo."""
-    if SWITCH in os.environ:  # who has set it means it
+    """Takes effect now, or when Triton is imported. Yields an undo function after each step."""
+    if SWITCH in os.environ:  # a value that the user has set is kept
         return
     if sys.modules.get("triton", ...) is None:
         yield from _unhide()
@@ -132,7 +132,7 @@ def engage(device: str) -> Iterator[Undo]:
 
 
 def _compute_libdevice() -> Undo:
-    """Functions of NVIDIA's library of math: in the interpreter their bodies are empty, and NumPy computes them."""
+    """Implements functions of NVIDIA's math library with NumPy. In the interpreter their bodies are empty."""
     import numpy as np
 
     module = sys.modules[_LIBDEVICE]
@@ -154,8 +154,8 @@ def _on_arrays(name: str, compute: Callable[..., Any] | None) -> Callable[..., A
             raise CudaOnlyError(
                 explain_error(
                     f"libdevice.{name} was called in a Triton kernel",
-                    "it is a function of NVIDIA's library, and the interpreter here has none of it",
-                    "write it by functions of triton.language",
+                    "it is a function of NVIDIA's library, and it is not implemented for the interpreter",
+                    "replace it by functions of triton.language",
                 )
             )
         language, interpreter = sys.modules["triton.language"], sys.modules["triton.runtime.interpreter"]
@@ -176,13 +176,13 @@ def _give_driver(device: str) -> Undo:
 
 
 def _take_first() -> Undo:
-    """Times of the interpreter say nothing of a GPU's: whoever would measure configurations takes the first."""
+    """Autotuning uses the first configuration, because times of the interpreter are not those of a GPU."""
     tuner = sys.modules["triton.runtime.autotuner"].Autotuner
     return apply([Replacement("triton.autotune", tuner, "_bench", _same_for_all)]).undo
 
 
 def _launching_frame() -> FrameType:
-    """The line that launches a kernel: the nearest one of user code outside Triton."""
+    """The frame that launches a kernel: the nearest frame of user code outside Triton."""
     inside = os.path.dirname(str(sys.modules["triton"].__file__)) + os.sep
     frame = user_frame(sys._getframe(2), translator.roles)
     while frame.f_code.co_filename.startswith(inside) and frame.f_back is not None:
@@ -202,7 +202,7 @@ def _count_launches() -> Undo:
         if not told:
             told.append(_SLOW)
             warn(f"torchdevice: {_SLOW}", (frame.f_code.co_filename, frame.f_lineno))
-        with translator.suspended():  # the CPU that it asks for is the CPU
+        with translator.suspended():  # requests for the CPU are not redirected here
             return launch(self, *args, **kwargs)
 
     module = sys.modules["triton.runtime.interpreter"]
@@ -216,7 +216,7 @@ def _count_launches() -> Undo:
 
 
 def _count_by_tensors(self: Any, node: ast.For) -> ast.AST:
-    """In a compiled kernel the counter of `for i in range(n)` is a tensor: `i.to(tl.int64)` works."""
+    """Makes the counter of `for i in range(n)` a tensor, as in a compiled kernel, so that `i.to(tl.int64)` works."""
     self.generic_visit(node)
     called = node.iter.func if isinstance(node.iter, ast.Call) else None
     name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
@@ -227,7 +227,7 @@ def _count_by_tensors(self: Any, node: ast.For) -> ast.AST:
 
 
 def _with_floats(module: Any) -> Any:
-    """Numbers are tensors in a kernel: a compiled one makes them of floats too, the interpreter of integers alone."""
+    """Converts floats to tensors, as in a compiled kernel. The interpreter converts only integers."""
     convert = module._implicit_cvt
 
     def implicit_cvt(argument: Any) -> Any:

@@ -1,4 +1,4 @@
-"""triton.language where triton cannot be installed: names for the bodies of kernels, which never run."""
+"""triton.language if triton cannot be installed: names for the bodies of kernels, which are never run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torchdevice.packages.triton_stub import _refuse
 
 
 class constexpr:  # noqa: N801 - the package's name
-    """A constant of a kernel: an annotation, or a value around a value."""
+    """A constant of a kernel: an annotation, or a wrapper of a value."""
 
     def __init__(self, value: Any) -> None:
         self.value: Any = value.value if isinstance(value, constexpr) else value
@@ -24,7 +24,7 @@ class constexpr:  # noqa: N801 - the package's name
 
 
 class Symbol:
-    """A name of the language. It can be named and compared; calling it outside a kernel is an error."""
+    """A name of the language. It can be referenced and compared. A call outside a kernel raises an error."""
 
     def __init__(self, path: str) -> None:
         self._path = path

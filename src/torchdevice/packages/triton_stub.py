@@ -1,4 +1,4 @@
-"""triton where it cannot be installed: modules with kernels can be imported, and a launch says which kernel it was."""
+"""triton if it cannot be installed: modules with kernels can be imported. A launch raises an error."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ def _refuse(asked: str) -> NoReturn:
     raise CudaOnlyError(
         explain_error(
             f"{asked} was called",
-            "it is code for Triton, which is not installed and computes on NVIDIA's and AMD's GPUs",
-            "look for the program's path in plain PyTorch; where triton can be installed, its interpreter runs kernels",
+            "it needs Triton, which is not installed and runs on GPUs of NVIDIA and AMD",
+            "use the program's code path for plain PyTorch, or install triton, whose interpreter runs kernels",
         )
     )
 
 
 class KernelInterface:
-    """What can be launched: `kernel[grid](…)`."""
+    """An object that can be launched: `kernel[grid](…)`."""
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return functools.partial(self.run, grid=grid, warmup=False)
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Any:
-        """Refused by the kernel's name."""
+        """Raises an error with the kernel's name."""
         raise NotImplementedError
 
 
 class JITFunction(KernelInterface):
-    """A kernel that was read and not compiled."""
+    """A kernel that is not compiled."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -49,12 +49,12 @@ class JITFunction(KernelInterface):
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """A kernel, or a decorator that makes one."""
+    """A kernel, or a decorator that returns one."""
     return JITFunction(fn) if fn is not None else JITFunction
 
 
 class Config:
-    """A configuration of a kernel, kept as it was given."""
+    """A configuration of a kernel. It only stores its arguments."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Config:
 
 
 class Tuned(KernelInterface):
-    """A kernel with configurations or heuristics around it."""
+    """A kernel with configurations or heuristics."""
 
     def __init__(self, fn: Any, configs: Sequence[Config] = ()) -> None:
         self.fn, self.configs, self.arg_names = fn, configs, fn.arg_names
@@ -82,12 +82,12 @@ class Tuned(KernelInterface):
 
 
 def autotune(configs: Sequence[Config], key: Sequence[str], **options: Any) -> Callable[[Any], Tuned]:
-    """A decorator that keeps the configurations."""
+    """A decorator that stores the configurations."""
     return lambda fn: Tuned(fn, configs)
 
 
 def heuristics(values: dict[str, Any]) -> Callable[[Any], Tuned]:
-    """A decorator that changes nothing: heuristics matter at a launch."""
+    """A decorator without effect, because heuristics are used only at a launch."""
     return lambda fn: Tuned(fn)
 
 
@@ -97,34 +97,34 @@ def cdiv(x: int, y: int) -> int:
 
 
 def next_power_of_2(n: int) -> int:
-    """The smallest power of two that is not below n."""
+    """The smallest power of two that is at least n."""
     return 1 << max(n - 1, 0).bit_length()
 
 
 def do_bench(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Measures a kernel, which cannot run."""
+    """Raises an error, because a kernel cannot run."""
     _refuse("triton.testing.do_bench")
 
 
 class OutOfResources(Exception):  # noqa: N818 - the package's name
-    """What a compiler raises."""
+    """An error of the compiler."""
 
 
 class CompilationError(Exception):
-    """What a compiler raises."""
+    """An error of the compiler."""
 
 
 class CompiledKernel:
-    """What a compiler would give."""
+    """The result of a compiler."""
 
 
 def triton_key() -> str:
-    """What compiled kernels are kept under; there are none."""
+    """The cache key of compiled kernels, which do not exist here."""
     return ""
 
 
 class _Driver:
-    """There is none: whoever asks is told so."""
+    """There is no driver; queries raise an error."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

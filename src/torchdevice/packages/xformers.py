@@ -1,4 +1,4 @@
-"""xformers.ops: attention with its classes of masks, and the small operators that models take from there.
+"""xformers.ops: attention with its mask classes, and the small operators that models use.
 
 A tensor is (batch, length, heads, width); without heads, or with groups of heads, it has one axis less or more.
 """
@@ -54,7 +54,7 @@ def _attention(
 
 
 def _blocks(q: Tensor, k: Tensor, v: Tensor, bias: BlockDiagonalMask, asked: Options, inner: bool) -> Attended:
-    """Sequences one after another in a batch of one, each for itself."""
+    """Attention of several sequences in a batch of one, separately for each."""
     parts = []
     for queries, keys in bias.blocks():
         one = bias.inside(asked, queries.stop - queries.start, keys.stop - keys.start)
@@ -91,7 +91,7 @@ def memory_efficient_attention_forward(
     op: Any = None,
     output_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """The same without gradients."""
+    """Attention with a bias, without gradients."""
     with torch.no_grad():
         return memory_efficient_attention(query, key, value, attn_bias, p, scale, output_dtype=output_dtype)
 
@@ -107,7 +107,7 @@ def memory_efficient_attention_forward_requires_grad(
     op: Any = None,
     output_dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The result and the logarithm of the sums."""
+    """Attention with a bias. Returns the result and the logarithm of the sums."""
     api = "xformers.ops.memory_efficient_attention_forward_requires_grad"
     done = _attention(api, query, key, value, attn_bias, p, scale, inner=True)
     assert done.lse is not None
@@ -115,25 +115,25 @@ def memory_efficient_attention_forward_requires_grad(
 
 
 class AttentionOpBase:
-    """An operator that a call may prefer (`op=`). There is one way to compute here: each is accepted."""
+    """An operator for the argument `op=`. Every operator is accepted, because there is only one implementation."""
 
     NAME = "torch"
 
 
 class MemoryEfficientAttentionOp(AttentionOpBase):
-    """Any."""
+    """Any operator."""
 
 
 class MemoryEfficientAttentionCutlassOp(AttentionOpBase):
-    """CUTLASS's, where there is one."""
+    """The operator of CUTLASS. Accepted and ignored."""
 
 
 class MemoryEfficientAttentionFlashAttentionOp(AttentionOpBase):
-    """flash-attn's, where there is one."""
+    """The operator of flash-attn. Accepted and ignored."""
 
 
 class MemoryEfficientAttentionCkOp(AttentionOpBase):
-    """AMD's, where there is one."""
+    """The operator of AMD. Accepted and ignored."""
 
 
 @counted("xformers.ops.unbind", "unbind")
@@ -144,7 +144,7 @@ def unbind(x: Tensor, dim: int) -> tuple[Tensor, ...]:
 
 @counted("xformers.ops.index_select_cat", "index_select")
 def index_select_cat(sources: Sequence[Tensor], indices: Sequence[Tensor]) -> Tensor:
-    """Rows of several tensors, flat, one after another."""
+    """Selected rows of several tensors, flattened and concatenated."""
     return torch.cat([source[index.long()].flatten() for source, index in zip(sources, indices, strict=True)])
 
 
@@ -152,7 +152,7 @@ def index_select_cat(sources: Sequence[Tensor], indices: Sequence[Tensor]) -> Te
 def scaled_index_add(
     input: Tensor, index: Tensor, source: Tensor, scaling: Tensor | None = None, alpha: float = 1.0
 ) -> Tensor:
-    """Rows added to some rows of a tensor, in place."""
+    """Adds scaled rows to selected rows of a tensor, in place."""
     scaled = source if scaling is None else source * scaling
     return input.index_add_(0, index.long(), scaled.to(input.dtype), alpha=alpha)
 
@@ -189,7 +189,7 @@ def swiglu(
 
 @counted("xformers.ops.SwiGLU", "silu")
 class SwiGLU(torch.nn.Module):
-    """The gated layer with its weights, packed into one or not, as checkpoints have them."""
+    """The gated layer with its weights, packed or separate, with the names of checkpoints."""
 
     def __init__(
         self,
@@ -211,6 +211,6 @@ class SwiGLU(torch.nn.Module):
         self.op = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x through the layer."""
+        """Applies the layer to x."""
         first, second = self.w12(x).chunk(2, dim=-1) if self.w12 is not None else (self.w1(x), self.w2(x))
         return self.w3(F.silu(first) * second)

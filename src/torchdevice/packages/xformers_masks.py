@@ -1,7 +1,7 @@
-"""xformers.ops.fmha.attn_bias: masks as objects. Each says which keys a query sees, as options of `attention`.
+"""xformers.ops.fmha.attn_bias: masks as objects. Each defines the visible keys as options of `attention`.
 
-`attention` counts keys from the end: query `i` stands at key `i + keys - queries`. xformers' plain causal masks count
-from the beginning, which moves the window by the difference.
+`attention` aligns queries and keys at their ends: query `i` has the position of key `i + keys - queries`. The plain
+causal masks of xformers align them at their beginning, so the window is shifted by the difference.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class AttentionBias:
     """The base of all masks."""
 
     def options(self, asked: Options, queries: int, keys: int) -> Options:
-        """What was asked, with this mask."""
+        """The options with this mask."""
         raise NotImplementedError
 
     def materialize(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, device: Any = "cpu") -> Tensor:
-        """The mask as a tensor: 0 where a key is seen, -inf where it is not."""
+        """The mask as a tensor: 0 for visible keys, -inf for others."""
         queries, keys = shape[-2:]
         asked = self.options(Options(), queries, keys)
         mask = torch.zeros(tuple(shape), dtype=dtype, device=device)
@@ -93,7 +93,7 @@ class LocalAttentionFromBottomRightMask(AttentionBias):
 
 @dataclass
 class SequenceInfo:
-    """Where sequences begin that lie one after another."""
+    """The start positions of concatenated sequences."""
 
     seqstart: Tensor
     max_seqlen: int
@@ -110,13 +110,13 @@ class SequenceInfo:
         return cls(tensor, max(seqlens, default=0), min(seqlens, default=0), starts)
 
     def intervals(self) -> Iterator[tuple[int, int]]:
-        """The beginning and the end of each."""
+        """The start and the end of each sequence."""
         yield from zip(self.seqstart_py, self.seqstart_py[1:], strict=False)
 
 
 @dataclass
 class PaddedSequenceInfo(SequenceInfo):
-    """The same where each sequence has the same room, of which it uses the beginning."""
+    """The start positions of sequences that are padded to the same length."""
 
     seqlen: Tensor
     seqlen_py: Sequence[int]
@@ -124,7 +124,7 @@ class PaddedSequenceInfo(SequenceInfo):
 
     @classmethod
     def from_seqlens_padded(cls, seqlens: Sequence[int], padding: int, *, device: Any = None) -> PaddedSequenceInfo:
-        """From their lengths and the room of each."""
+        """From their lengths and the padded length."""
         starts = [*range(0, len(seqlens) * padding + 1, padding)]
         tensor = torch.tensor(starts, dtype=torch.int32, device=device or "cpu")
         lengths = torch.tensor(seqlens, dtype=torch.int32, device=device or "cpu")
@@ -137,7 +137,7 @@ class PaddedSequenceInfo(SequenceInfo):
 
 @dataclass
 class BlockDiagonalMask(AttentionBias):
-    """Sequences one after another in a batch of one: each sees its own keys."""
+    """Concatenated sequences in a batch of one. Each sequence attends to its own keys."""
 
     q_seqinfo: SequenceInfo
     k_seqinfo: SequenceInfo
@@ -154,7 +154,7 @@ class BlockDiagonalMask(AttentionBias):
 
     @classmethod
     def from_tensor_list(cls, tensors: Sequence[Tensor]) -> tuple[Any, Tensor]:
-        """A mask for tensors (batch, length, …), and all of them as one."""
+        """A mask for tensors (batch, length, …), and their concatenation."""
         sizes = [tensor.shape[0] for tensor in tensors]
         lengths = [tensor.shape[1] for tensor in tensors for _ in range(tensor.shape[0])]
         mask = cls.from_seqlens(lengths)
@@ -165,7 +165,7 @@ class BlockDiagonalMask(AttentionBias):
     def from_tensor_lists_qkv(
         cls, tensors_q: Sequence[Tensor], tensors_k: Sequence[Tensor], tensors_v: Sequence[Tensor] | None = None
     ) -> tuple[Any, Tensor, Tensor, Tensor | None]:
-        """The same for queries, keys and values."""
+        """A mask for lists of queries, keys and values, and their concatenations."""
         lengths = [
             [each.shape[1] for each in tensors for _ in range(each.shape[0])] for tensors in (tensors_q, tensors_k)
         ]
@@ -178,7 +178,7 @@ class BlockDiagonalMask(AttentionBias):
         return mask, q, k, v
 
     def split(self, tensor: Tensor) -> list[Tensor]:
-        """The sequences of a result again, as `from_tensor_list` got them."""
+        """Splits a result into the sequences that `from_tensor_list` received."""
         return self.split_queries(tensor)
 
     def split_queries(self, tensor: Tensor) -> list[Tensor]:
@@ -205,7 +205,7 @@ class BlockDiagonalMask(AttentionBias):
             yield slice(*queries), slice(*keys)
 
     def inside(self, asked: Options, queries: int, keys: int) -> Options:
-        """What was asked, with the mask within a sequence."""
+        """The options with the mask within a sequence."""
         return asked
 
     def materialize(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, device: Any = "cpu") -> Tensor:
@@ -274,7 +274,7 @@ class BlockDiagonalCausalLocalAttentionFromBottomRightMask(BlockDiagonalCausalFr
 
 
 class BlockDiagonalPaddedKeysMask(BlockDiagonalMask):
-    """Sequences whose keys have the same room each, of which they use the beginning."""
+    """Sequences whose keys are padded to the same length."""
 
     @classmethod
     def from_seqlens(  # type: ignore[override]
@@ -286,13 +286,13 @@ class BlockDiagonalPaddedKeysMask(BlockDiagonalMask):
         *,
         device: Any = None,
     ) -> Any:
-        """From the lengths, and the room of the keys."""
+        """From the lengths and the padded length of the keys."""
         queries = SequenceInfo.from_seqlens(q_seqlen, device=device)
         return cls(queries, PaddedSequenceInfo.from_seqlens_padded(kv_seqlen, kv_padding, device=device))
 
 
 class BlockDiagonalCausalWithOffsetPaddedKeysMask(BlockDiagonalPaddedKeysMask):
-    """The same, causal within each sequence, counted from its end: a step over a cache."""
+    """Sequences with padded keys, causal within each sequence and aligned at its end, as for a step over a cache."""
 
     def inside(self, asked: Options, queries: int, keys: int) -> Options:
         return replace(asked, right=0)
