@@ -113,7 +113,7 @@ THERE = {
 
 # Why there is no counterpart that could be compared → names of MLX.
 ALONE = {
-    "their weights are random, so no two are equal; torch.nn has layers of the same names": (
+    "their weights are random, so results cannot be compared; torch.nn has layers of the same names": (
         "mnn.Bilinear mnn.Conv1d mnn.Conv2d mnn.Conv3d mnn.ConvTranspose1d mnn.ConvTranspose2d "
         "mnn.ConvTranspose3d mnn.Embedding mnn.GRU mnn.LSTM mnn.Linear mnn.Module mnn.MultiHeadAttention "
         "mnn.RNN mnn.Sequential mnn.Transformer mnn.TransformerDecoder mnn.TransformerDecoderLayer "
@@ -143,7 +143,9 @@ ALONE = {
         "mnn.value_and_grad mx.custom_function mx.depends mx.disable_compile mx.enable_compile "
         "mx.export_function mx.export_to_dot mx.exporter mx.FunctionExporter mx.import_function"
     ),
-    "MLX computes when somebody asks for a value, torch at once": ("mx.async_eval mx.eval mx.synchronize"),
+    "MLX is lazy: it computes when a value is needed; torch computes immediately": (
+        "mx.async_eval mx.eval mx.synchronize"
+    ),
     "devices, streams and memory of MLX": (
         "mx.Device mx.DeviceType mx.Stream mx.StreamContext mx.ThreadLocalStream mx.clear_cache "
         "mx.clear_streams mx.default_device mx.default_stream mx.device_count mx.device_info "
@@ -160,5 +162,5 @@ ALONE = {
         "mnn.losses.Reduction mx.ArrayAt mx.ArrayIterator mx.ArrayLike mx.Dtype mx.DtypeCategory "
         "mx.PrintOptions mx.get_printoptions mx.printoptions mx.set_printoptions"
     ),
-    "the inverse of `mx.fft.stft`, which has no length and no centre to give back": ("mx.fft.istft"),
+    "the inverse of `mx.fft.stft`, which takes no length and no centering": ("mx.fft.istft"),
 }

@@ -25,11 +25,11 @@ present. torch itself gets the real answer, and so do packages whose CUDA code n
 {", ".join(TRUTH_PACKAGES)}.
 
 **One kind of device.** `torch.backends.mps.is_available()`, `torch.mps.is_available()` and `torch.xpu.is_available()`
-give the real answer. Programs that support several kinds of device ask for each of them, in different orders, and use
-less of the device in their branches for MPS and XPU (no mixed precision, fewer kernels). They must find one kind, and
-that is `cuda`. A program that asks for `mps` only takes its CPU branch, which the policy `accelerate` sends to the
-accelerator. For its branch for MPS use `torchdevice run --as mps`: it gives the program an `mps` device that computes
-on the accelerator. `--virtual mps` gives it one that computes on the CPU.
+give the real answer. Programs that support several device types check each of them, in different orders, and use
+fewer features in their branches for MPS and XPU (no mixed precision, fewer kernels). They must find exactly one type,
+and that is `cuda`. A program that checks only for `mps` takes its CPU branch, which the policy `accelerate` redirects
+to the accelerator. To run its MPS branch, use `torchdevice run --as mps`, which provides an `mps` device that computes
+on the accelerator, or `--virtual mps`, which provides one that computes on the CPU.
 
 **Records.** `torchdevice.status().simulated_calls` counts the answers. With `TORCHDEVICE_LOG_LEVEL=INFO` every place in
 user code is logged once. Where an answer lacks something that CUDA has, the place is logged at `WARNING`, which is the

@@ -18,10 +18,10 @@ from torchdevice.translate.translator import Translator
 
 # Public operators that raise torch's own error for a device that is not here, and why. The functions of torch that call
 # them (`x.to`, `torch.sparse_coo_tensor`) are translated.
-_SPARSE = "a sparse tensor has its device in its type, which is chosen before memory is made"
+_SPARSE = "the type of a sparse tensor includes its device and is chosen before memory is allocated"
 EXCEPTIONS = {
-    "to": "without an index, compiled code asks the missing device which one is current",
-    "pin_memory": "the device is the one that the memory is pinned for, and compiled code asks it",
+    "to": "without an index, compiled code queries the current index of the missing device",
+    "pin_memory": "the argument is the device for which the memory is pinned, and compiled code queries it",
     "sparse_coo_tensor": _SPARSE,
     "sparse_compressed_tensor": _SPARSE,
     "sparse_csr_tensor": _SPARSE,
