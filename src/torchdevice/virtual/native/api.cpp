@@ -19,8 +19,8 @@ namespace {
 thread_local std::string text;
 bool installed = false;
 
-// What comes in through ctypes is checked here, before it is narrowed or followed. A DeviceIndex has eight bits: what is
-// too large for them becomes a number that no device has, and gets the message of whoever looks it up.
+// Arguments from ctypes are checked here before they are narrowed or dereferenced. A DeviceIndex has eight bits: a
+// larger value becomes an index that no device has, and the lookup raises its usual error.
 torchdevice::DeviceIndex index(int device) {
   return static_cast<torchdevice::DeviceIndex>(std::clamp(device, -1, torchdevice::kMaxDevices));
 }
@@ -31,7 +31,7 @@ T* given(T* pointer, const char* what) {
   return pointer;
 }
 
-// One bit is kept for "no such device", in td_limit.
+// One bit is reserved for "no such device", in td_limit.
 size_t limit_of(uint64_t bytes) {
   TORCH_CHECK(bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), "no device has ", bytes, " bytes");
   return bytes;
@@ -43,7 +43,7 @@ torchdevice::StorageImpl* storage_at(void* pointer, torchdevice::DeviceType type
   return storage;
 }
 
-// What Python gives by name. A functionality's name begins its dispatch keys: CPU, SparseCPU, …
+// Values that Python passes by name. The name of a functionality is the prefix of its dispatch keys: CPU, SparseCPU, …
 template <class T>
 struct Named {
   const char* name;
@@ -90,7 +90,7 @@ uint32_t flags_of(const char* names) {
   return flags;
 }
 
-// One bit per ScalarType, as torch numbers them.
+// One bit per ScalarType, in torch's numbering.
 uint64_t dtypes_of(const char* names) {
   uint64_t bits = 0;
   each_name(names, [&](std::string_view name) {
@@ -102,7 +102,7 @@ uint64_t dtypes_of(const char* names) {
 }
 
 torch::Library& library(const char* name_space, torchdevice::DispatchKey key) {
-  // Kept for the life of the process: a destroyed Library takes its registrations back.
+  // Never destroyed: a destroyed Library removes its registrations.
   return *new torch::Library(torch::Library::IMPL, name_space, std::make_optional(key), __FILE__, __LINE__);
 }
 
@@ -112,14 +112,14 @@ using namespace torchdevice;
 
 API const char* td_error() { return error.c_str(); }
 
-// In the order in which they are to be registered; the first has no name.
+// In the order of registration. The first one has no name.
 API const char* td_functionalities() {
   text.clear();
   for (const auto& row : kFunctionalities) text.append(row.name).append("\n");
   return text.c_str();
 }
 
-// `on`: the type of the device that computes, "cpu" or an accelerator that is there.
+// `on`: the type of the device that computes, "cpu" or an available accelerator.
 API int td_init(
     const char* device, const char* on, int count, const char* denied_dtypes, uint64_t limit, uint64_t capacity) {
   return guarded([&] {
@@ -140,17 +140,17 @@ API int td_init(
     install_guard();
     install_allocators();
     install_hooks();
-    Quiet quiet;  // torch warns when a kernel of its own is overridden
+    Quiet quiet;  // torch warns if one of its own kernels is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_native_kernels();
     offer_to_compute_refused();
   });
 }
 
-// "dispatch key \t operator" per line: what td_init registered, which td_register must leave alone.
+// One line "dispatch key \t operator" per registration of td_init. td_register must not replace these.
 API const char* td_native_kernels() { return native_kernels().c_str(); }
 
-// `name` with its namespace and overload, as the dispatcher writes it: aten::add.Tensor
+// `name` with namespace and overload, in the notation of the dispatcher: aten::add.Tensor
 API int td_register(const char* name, const char* kind, const char* flags, const char* denied_dtypes) {
   return guarded([&] {
     const std::string full(given(name, "name"));
@@ -161,7 +161,7 @@ API int td_register(const char* name, const char* kind, const char* flags, const
     uint32_t how = flags_of(flags);
     if (op && !backing.computes(*op, key)) how |= kOnHost;
     auto* record = make_record(full, how, dtypes_of(denied_dtypes), key);
-    Quiet quiet;  // torch warns when a kernel of its own is overridden
+    Quiet quiet;  // torch warns if one of its own kernels is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     auto direct = op && key == DispatchKey::Dense ? direct_kernel(*op, record) : std::nullopt;
     library(full.substr(0, colon).c_str(), config.key(key))
@@ -193,7 +193,7 @@ API int td_default_generators(int yes) {
   return 0;
 }
 
-// "name \t calls \t denied \t on the host" per line; valid until the next call on this thread.
+// One line "name \t calls \t denied \t on the host" per operator. Valid until the next call on this thread.
 API const char* td_counts() {
   text = dump_records();
   return text.c_str();
@@ -216,11 +216,11 @@ API int td_empty_cache(uint64_t owner, uint64_t pool) {
 }
 API int td_empty_pinned_cache() {
   return guarded([&] {
-    if (auto* pinned = at::getHostAllocator(config.type)) pinned->empty_cache();  // not every backing has one
+    if (auto* pinned = at::getHostAllocator(config.type)) pinned->empty_cache();  // some backings have none
   });
 }
 
-// Pools have two numbers. `of_stream`: what the current stream allocates, else what this thread does.
+// The id of a pool has two numbers. `of_stream`: the allocations of the current stream, else those of this thread.
 API int td_begin_pool(int device, uint64_t owner, uint64_t pool, int of_stream) {
   return guarded([&] { route_to_pool(index(device), {owner, pool}, of_stream); });
 }
@@ -261,7 +261,7 @@ API int td_restore_pool(int device, uint64_t owner, uint64_t pool, const char* s
     restore_pool(index(device), {owner, pool}, segments);
   });
 }
-// A virtual storage over that memory, which it owns or only looks at.
+// A virtual storage over that memory. It owns the memory or only refers to it.
 API int td_point(void* virtual_storage, void* address, uint64_t bytes) {
   return guarded([&] {
     auto* storage = storage_at(virtual_storage, config.type);
@@ -301,14 +301,14 @@ API int td_set_stream(int64_t id, int device) {
   });
 }
 
-// Not a number: one of them is no event, or not any more.
+// NaN: one of them is not an event, or no longer exists.
 API double td_elapsed(int64_t from, int64_t to) {
   double milliseconds = std::numeric_limits<double>::quiet_NaN();
   guarded([&] { milliseconds = milliseconds_between(from, to); });
   return milliseconds;
 }
 
-// As `Library.statistics` reads them.
+// In the format that `Library.statistics` reads.
 API int td_usage(int device, int64_t* out) {
   return guarded([&] {
     const auto values = flattened(figures(index(device)));
@@ -337,7 +337,7 @@ API uint64_t td_free_memory(int device) {
   return bytes;
 }
 
-// Puts the bytes of a storage of the host (shared memory) under a virtual one; both are StorageImpl pointers.
+// Uses the bytes of a host storage (shared memory) for a virtual one. Both are StorageImpl pointers.
 API int td_adopt(void* virtual_storage, void* host_storage) {
   return guarded([&] {
     auto* to = storage_at(virtual_storage, config.type);
@@ -371,7 +371,7 @@ API int td_sync_debug_mode(int mode) {
   });
 }
 
-// Memory of the host that counts as pinned from now on. With an accelerator beneath, its driver would have to know.
+// Marks host memory as pinned. With an accelerator as backing this is not possible, because its driver must know.
 API int td_pin(void* address, uint64_t bytes) {
   return guarded([&] {
     given(address, "address");
@@ -393,7 +393,7 @@ API int td_keep_busy(double milliseconds) {
   });
 }
 
-// context: 0 none, 1 of what is held, 2 of allocations, 3 of frees too
+// context: 0 none, 1 of held memory, 2 of allocations, 3 also of frees
 API int td_record_history(int traced, int context, int with_cpp, uint64_t most, int clear) {
   return guarded([&] { record_history(traced != 0, std::clamp(context, 0, 3), with_cpp != 0, most, clear != 0); });
 }
@@ -408,7 +408,7 @@ API int td_observe_out_of_memory(void (*observer)(int, int64_t, int64_t, int64_t
 
 API int td_capture_begin(uint64_t owner, uint64_t pool, int64_t* graph) {
   return guarded([&] {
-    given(graph, "room for a number");  // before anything begins
+    given(graph, "room for a number");  // before the capture begins
     *graph = capture_begin({owner, pool});
   });
 }

@@ -1,5 +1,5 @@
-// What holds the bytes of virtual tensors and computes: the CPU, or an accelerator that is really there. Everything goes
-// through ATen's own interfaces (allocator, guard, hooks, dispatch keys), so CUDA, XPU and MPS are served alike.
+// The device that holds the bytes of virtual tensors and computes: the CPU, or a real accelerator. All calls use ATen's
+// own interfaces (allocator, guard, hooks, dispatch keys), so CUDA, XPU and MPS need no separate code.
 #include "device.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -58,7 +58,7 @@ void Backing::choose(DeviceType type) {
 
 bool lost_by_fork() { return forked; }
 
-// Streams of the backing and of the virtual device have the same numbers.
+// Streams of the backing and of the virtual device have the same ids.
 c10::Stream Backing::stream(const c10::Stream& virtual_stream) const {
   return c10::Stream(c10::Stream::UNSAFE, device(virtual_stream.device_index()), virtual_stream.id());
 }
@@ -82,20 +82,20 @@ namespace {
 
 bool is_computing(const void*) { return Computing::now(); }
 
-// The place of a virtual method in its class's table, by the Itanium ABI, which all compilers here follow.
+// The index of a virtual method in the vtable of its class, in the Itanium ABI, which all supported compilers use.
 template <class Method>
 size_t slot_of(Method method) {
   intptr_t raw[2];
   static_assert(sizeof raw == sizeof method);
   std::memcpy(raw, &method, sizeof raw);
 #if defined(__aarch64__)
-  return static_cast<size_t>(raw[0]) / sizeof(void*);  // there the other half says that the method is virtual
+  return static_cast<size_t>(raw[0]) / sizeof(void*);  // on that platform the other half marks the method as virtual
 #else
   return static_cast<size_t>(raw[0] - 1) / sizeof(void*);
 #endif
 }
 
-// How many methods a class has that can be overridden. The linker knows where the table of methods ends.
+// The number of virtual methods of a class. The linker provides the end of the vtable.
 template <class Hooks>
 size_t methods_of() {
   static const auto* plain = new Hooks;
@@ -108,15 +108,15 @@ size_t methods_of() {
   return count;
 }
 
-// The object keeps its class and its state; some questions are answered with no, except to the backing's kernels. Its table
-// of methods cannot be written, so it gets a copy of what torch can call: the methods of the interface.
+// The object keeps its class and its state. Some queries return false, except for the kernels of the backing. Its
+// vtable is read-only, so the object gets a copy of the methods that torch can call: those of the interface.
 template <class Hooks, class... Questions>
 void deny(const Hooks& object, Questions... questions) {
-  constexpr size_t kBefore = 2;  // what stands before the methods: the object's offset and its class
+  constexpr size_t kBefore = 2;  // the entries before the methods: the offset of the object and its class
   const size_t count = methods_of<Hooks>();
   void** table;
   std::memcpy(&table, static_cast<const void*>(&object), sizeof table);
-  auto** copy = new void*[kBefore + count];  // for the life of the process
+  auto** copy = new void*[kBefore + count];  // never freed
   std::memcpy(copy, table - kBefore, (kBefore + count) * sizeof(void*));
   for (const size_t slot : {slot_of(questions)...}) copy[kBefore + slot] = reinterpret_cast<void*>(&is_computing);
   table = copy + kBefore;

@@ -1,4 +1,4 @@
-// What the C functions that Python calls share.
+// Functions that all C functions for Python use.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -12,7 +12,7 @@ namespace torchdevice {
 
 inline thread_local std::string error;  // the message of the last failure on this thread
 
-// 1: it failed, and `error` has the message.
+// 1: the call failed, and `error` has the message.
 template <class F>
 int guarded(F f) {
   try {
@@ -28,7 +28,7 @@ int guarded(F f) {
   return 1;
 }
 
-struct Quiet final : c10::WarningHandler {  // for a WarningHandlerGuard: torch's warnings are dropped
+struct Quiet final : c10::WarningHandler {  // for a WarningHandlerGuard: drops torch's warnings
   void process(const c10::Warning&) override {}
 };
 

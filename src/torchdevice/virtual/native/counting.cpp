@@ -1,5 +1,6 @@
-// Counts what tensors on the CPU hold, as memory is allocated and freed. The CPU's allocator keeps no figures; this one stands
-// around it from the first question about memory on. Memory that was allocated before is adopted: the caller names its storages.
+// Counts the memory of CPU tensors as it is allocated and freed. The CPU's allocator has no statistics. This allocator
+// wraps it from the first query about memory on. Memory that was allocated before is added: the caller passes its
+// storages.
 #include "calls.h"
 #include "forks.h"
 
@@ -18,13 +19,14 @@ namespace {
 c10::Allocator* inner = nullptr;
 std::atomic<int64_t> held{0}, highest{0};
 
-// Sizes by address, in parts that threads seldom share. A size next to the memory would change what profilers see.
+// Sizes by address, in shards that threads rarely share. A size stored next to the memory would change the figures of
+// profilers.
 struct Sizes {
   struct Part {
     std::mutex mutex;
     std::unordered_map<const void*, size_t> sizes;
   };
-  struct Every {  // locked around a fork
+  struct Every {  // locked during a fork
     std::array<Part, 64>& parts;
     void lock() { for (Part& part : parts) part.mutex.lock(); }
     void unlock() { for (Part& part : parts) part.mutex.unlock(); }
@@ -91,12 +93,12 @@ API int tdc_begin() {
     auto* there = c10::GetAllocator(c10::kCPU);
     TORCH_CHECK(!inner && there->raw_deleter(), "the CPU's allocator cannot be counted");
     inner = there;
-    static auto* counting = new Counting;  // outlives every tensor
+    static auto* counting = new Counting;  // never destroyed: it outlives every tensor
     c10::SetAllocator(c10::kCPU, counting, 255);
   });
 }
 
-// A storage that is older than the count. Memory that the CPU's allocator did not make does not count.
+// A storage that is older than the count. Memory of other allocators is not counted.
 API void tdc_adopt(c10::StorageImpl* storage) {
   auto& data = storage->_mutable_data_ptr_no_checks();
   void* address = data.get();

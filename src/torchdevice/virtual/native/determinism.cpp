@@ -1,5 +1,5 @@
-// Operators that CUDA has no deterministic kernel for. torch.use_deterministic_algorithms makes CUDA's kernels refuse, or
-// warn; those of the CPU are deterministic and say nothing, so it is said here.
+// Operators without a deterministic kernel on CUDA. With torch.use_deterministic_algorithms, CUDA's kernels raise an
+// error or warn. The kernels of the CPU are deterministic and do not, so this file does.
 #include "device.h"
 
 #include <ATen/Context.h>
@@ -8,8 +8,8 @@
 namespace torchdevice {
 
 struct Alert {
-  const char* op;      // with an overload, or all of them
-  const char* kernel;  // the name that torch gives in its text
+  const char* op;      // with an overload, or without: all overloads
+  const char* kernel;  // the name in torch's message
   bool (*applies)(const c10::OperatorHandle& op, const Stack& stack) = nullptr;  // null: always
 };
 
@@ -46,7 +46,7 @@ const Alert kAlerts[] = {
     {"index_reduce", "index_reduce_cuda"},
     {"index_reduce_", "index_reduce_cuda"},
     {"kthvalue", "kthvalue CUDA"},
-#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13  // since then it has one
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13  // later versions have a deterministic kernel
     {"max_pool3d_with_indices_backward", "max_pool3d_with_indices_backward_cuda"},
 #endif
     {"median.dim", "median CUDA with indices output"},
@@ -54,7 +54,7 @@ const Alert kAlerts[] = {
     {"nanmedian.dim", "median CUDA with indices output"},
     {"nanmedian.dim_values", "median CUDA with indices output"},
     {"nll_loss2d_forward", "nll_loss2d_forward_out_cuda_template", is_reduced},
-    {"put_", "put_", accumulates},  // without it the CPU's kernel says so itself
+    {"put_", "put_", accumulates},  // without it the CPU's kernel raises the error itself
     {"reflection_pad1d_backward", "reflection_pad1d_backward_out_cuda"},
     {"reflection_pad2d_backward", "reflection_pad2d_backward_cuda"},
     {"reflection_pad3d_backward", "reflection_pad3d_backward_out_cuda"},

@@ -1,22 +1,22 @@
-// What the parts of the virtual-device library share: the configuration, and what each part offers to the others.
+// The shared declarations of the virtual-device library: the configuration, and the interface of each part.
 //
-//   backing.cpp      what holds the bytes and computes: the CPU, or an accelerator that is really there
-//   memory.cpp       the allocators: memory under the virtual label, pinned host memory
+//   backing.cpp      the device that holds the bytes and computes: the CPU, or a real accelerator
+//   memory.cpp       the allocators: memory with the virtual device type, pinned host memory
 //   segments.cpp     memory in segments and pools, with statistics and a limit per device
 //   guard.cpp        current device, streams, events; the autograd engine's queues
-//   hooks.cpp        what ATen asks of a backend (MPS, CUDA, XPU hooks) and the random generator
-//   relabel.cpp      virtual tensor <-> tensor of the backing over the same bytes, for every layout
-//   kernel.cpp       the one boxed kernel behind (nearly) all operators, counts, refusals
-//   fallback.cpp     what a session has the CPU compute; also a library of its own
+//   hooks.cpp        the hooks that ATen calls on a backend (MPS, CUDA, XPU) and the random generator
+//   relabel.cpp      conversion between virtual tensors and tensors of the backing over the same bytes, for every layout
+//   kernel.cpp       the boxed kernel of (nearly) all operators, counts, refusals
+//   fallback.cpp     operators that the CPU computes in a session; also a separate library
 //   graphs.cpp       capture and replay of calls
-//   determinism.cpp  operators that CUDA has no deterministic kernel for
-//   dtypes.cpp       dtypes that the kernels of GPUs take and the CPU's refuse
-//   history.cpp      which memory is held, what was allocated and freed
-//   native.cpp       operators that need a kernel of their own
-//   api.cpp          the C functions that Python calls; nothing else is visible from outside
+//   determinism.cpp  operators without a deterministic kernel on CUDA
+//   dtypes.cpp       dtypes that GPU kernels support and CPU kernels do not
+//   history.cpp      the history of allocations and frees
+//   native.cpp       operators that need their own kernel
+//   api.cpp          the C functions that Python calls; only these are exported
 //
-// A *virtual* tensor carries the virtual device type (mps, cuda, xpu). Its bytes belong to the *backing*, whose kernels
-// compute. "On the host" and "on the backing" are the same only where the backing is the CPU.
+// A *virtual* tensor has the virtual device type (mps, cuda, xpu). Its bytes belong to the *backing*, whose kernels
+// compute. "On the host" and "on the backing" are the same only if the backing is the CPU.
 #pragma once
 
 #include "calls.h"
@@ -65,9 +65,9 @@ struct Config {
   DeviceType type = DeviceType::MPS;
   c10::BackendComponent backend = c10::BackendComponent::MPSBit;
   int count = 1;
-  uint64_t denied_dtypes = 0;  // one bit per ScalarType: no tensor of it can exist on the device
-  size_t capacity = 0;         // what the device says it has in all
-  size_t limit = 0;            // bytes that each device may hold; 0: no limit
+  uint64_t denied_dtypes = 0;  // one bit per ScalarType that cannot exist on the device
+  size_t capacity = 0;         // the total memory that the device reports
+  size_t limit = 0;            // the memory limit per device in bytes; 0: no limit
 
   DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend);
@@ -75,31 +75,31 @@ struct Config {
   bool is_mps() const { return type == DeviceType::MPS; }
 };
 extern Config config;
-c10::BackendComponent backend_of(DeviceType type);  // raises for a type that is neither the CPU nor an accelerator here
+c10::BackendComponent backend_of(DeviceType type);  // raises for a type that is neither the CPU nor an available accelerator
 
 // ---- backing.cpp
 class Backing {
  public:
-  void choose(DeviceType type);  // once, before anything is installed; raises where it cannot compute
+  void choose(DeviceType type);  // once, before the installation; raises if the backing cannot compute
   bool is_host() const { return type_ == DeviceType::CPU; }
   DeviceType type() const { return type_; }
-  // What stands behind the virtual device with this index.
+  // The backing of the virtual device with this index.
   Device device(DeviceIndex index) const {
     return is_host() ? Device(type_) : Device(type_, static_cast<DeviceIndex>(index % count_));
   }
-  bool is_shared(DeviceIndex index) const { return index >= count_; }  // another virtual device has it too
-  bool counts(DeviceIndex index) const { return counts_ && !is_shared(index); }  // its allocator, what that device holds
+  bool is_shared(DeviceIndex index) const { return index >= count_; }  // another virtual device has the same backing
+  bool counts(DeviceIndex index) const { return counts_ && !is_shared(index); }  // whether its allocator counts that device's memory
   DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend_);
   }
   c10::Allocator* allocator() const { return c10::GetAllocator(type_); }
   at::Generator new_generator(DeviceIndex index) const;
-  // Whether it has a kernel for an operator, of its own or of torch's composites. Only dense tensors are looked at.
+  // Whether the backing has a kernel for an operator, its own or one of torch's composites. Only for dense tensors.
   bool computes(const c10::OperatorHandle& op, DispatchKey functionality) const;
-  // The rest is asked of accelerators only.
+  // The functions below are only for accelerators.
   const c10::impl::DeviceGuardImplInterface& guard() const { return *guard_; }
   const at::AcceleratorHooksInterface& hooks() const;
-  c10::DeviceAllocator* device_allocator() const;  // null: it keeps no statistics
+  c10::DeviceAllocator* device_allocator() const;  // null: it has no statistics
   c10::Stream stream(const c10::Stream& virtual_stream) const;
   c10::Stream label(const c10::Stream& stream, DeviceIndex index) const;
 
@@ -111,8 +111,8 @@ class Backing {
   const c10::impl::DeviceGuardImplInterface* guard_ = nullptr;
 };
 extern Backing backing;
-// While one lives, this thread runs a kernel of the backing, which may ask torch what its accelerator can do: then the backing
-// is there and the virtual device is not. At all other times it is the other way round.
+// While an object of this class exists, this thread runs a kernel of the backing, which may query the accelerator. The
+// backing is then visible and the virtual device is not. Otherwise it is the other way round.
 class Computing {
  public:
   Computing() : before_(std::exchange(now_, !backing.is_host())) {}
@@ -125,13 +125,14 @@ class Computing {
   static constinit thread_local bool now_;
   bool before_;
 };
-// Whether this process was forked after the backing began: accelerators do not survive that.
+// Whether this process was forked after the backing was initialised: accelerators cannot be used after that.
 bool lost_by_fork();
-// Takes the backing out of torch's list of accelerators, but for its own kernels: torch refuses two of them in one process.
+// Removes the backing from torch's list of accelerators, except for its own kernels: torch refuses two accelerators per
+// process.
 void hide_backing();
 
-// For methods that only some of the supported torch versions have, which therefore cannot say `override`: where the base
-// class has one of that name, both have the same parameters and result, or the library does not compile.
+// For methods that only some of the supported torch versions have, and that therefore cannot be marked `override`. If
+// the base class has a method of that name, parameters and result must be equal, or the library does not compile.
 template <class Method>
 struct Signature;
 template <class Class, class Result, class... Arguments>
@@ -155,7 +156,7 @@ struct Signature<Result (Class::*)(Arguments...) const> {
 
 inline bool is_virtual(const Tensor& t) { return t.device().type() == config.type; }
 inline bool is_on_backing(const Tensor& t) { return t.device().type() == backing.type(); }
-// Raises what the real backend raises for a dtype that it cannot hold.
+// Raises the error of the real backend for a dtype that it does not support.
 void check_dtype(c10::ScalarType dtype);
 
 // ---- memory.cpp
@@ -167,36 +168,37 @@ void reset_accumulated(DeviceIndex device);
 c10::Allocator* virtual_allocator();
 c10::Allocator* pinned_allocator();
 bool is_pinned(const void* data);
-void pin(const void* data, size_t bytes);  // memory of the host that was there before; only on the CPU
+void pin(const void* data, size_t bytes);  // existing memory of the host; only on the CPU
 void unpin(const void* data);
-void use_pinned_on(const c10::DataPtr& data, const c10::Stream& stream);  // it is not used again before that stream is done
-// What stands for a storage in calls of the backing, kept with the memory: one call has it at a time, and makes it if it is
-// the first. It does not keep the memory alive; if a kernel keeps it, it is taken away from here.
+void use_pinned_on(const c10::DataPtr& data, const c10::Stream& stream);  // not reused while that stream uses it
+// The storage of the backing for a virtual storage, cached with the memory. One call uses it at a time; the first call
+// creates it. It does not keep the memory alive. If a kernel keeps it, it is removed from the cache.
 struct Twin {
   std::atomic<const void*> call{nullptr};
-  int place = -1;  // where that call has it
+  int place = -1;  // its index in that call
   c10::intrusive_ptr<StorageImpl> storage;
   Tensor shell;         // a tensor over the storage, for the next one with the same dtype and geometry
-  bool seated = false;  // the storage is over the memory; false: over memory that was freed
+  bool seated = false;  // the storage refers to the memory; false: to memory that was freed
 };
-void retire(Twin& twin);  // its memory is freed: what nobody else holds is kept for other memory
+void retire(Twin& twin);  // its memory is freed: an object without other references is cached for other memory
 void free_block(void* twin);
 Twin* twin_of_shared(const c10::DataPtr& data);
-inline Twin* twin_of(const c10::DataPtr& data) {  // null: memory that was not allocated under the virtual label
+inline Twin* twin_of(const c10::DataPtr& data) {  // null: memory that was not allocated for a virtual device
   return C10_LIKELY(data.get_deleter() == &free_block) ? static_cast<Twin*>(data.get_context()) : twin_of_shared(data);
 }
-// The same bytes under the virtual device's label; counted until they are freed. Raises when the limit is passed.
+// The same bytes with the virtual device type, counted until they are freed. Raises if the limit is exceeded.
 c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device);
-// Prepares memory to be shared until somebody writes. False: it cannot be.
+// Prepares memory for sharing until the first write. False: it cannot be shared.
 bool make_shareable(StorageImpl& storage);
-// What the backing's allocator made of it, for an allocation under the virtual label.
+// The context of the backing's allocator, for an allocation of a virtual device.
 const c10::DataPtr& unlabelled(const c10::DataPtr& data);
-// The backing had no memory left: the virtual device says so in the words and the class of the real one.
+// The backing is out of memory: raises the error class and message of the real device.
 void raise_if_full(const c10::Error& error, Device device);
-// The memory is not given to anybody else before that stream is done.
+// The memory is not reused before the work of that stream is complete.
 void use_on(const c10::DataPtr& data, const c10::Stream& stream);
 bool is_of_pool(const c10::DataPtr& data, const c10::MempoolId_t& pool);
-// While one lives, what this thread allocates on the CPU is memory of that virtual device; without a device, it is the host's.
+// While an object of this class exists, CPU allocations of this thread belong to that virtual device; without a device,
+// to the host.
 class Allocating {
  public:
   explicit Allocating(std::optional<Device> device);
@@ -207,8 +209,8 @@ class Allocating {
  private:
   DeviceIndex before_;
 };
-c10::Allocator* host_allocator();  // the CPU's own; null where it was not replaced
-// Memory that a checkpoint brought back, from now on with an owner; and the opposite: the memory is not freed with its tensor.
+c10::Allocator* host_allocator();  // the CPU's own allocator; null if it was not replaced
+// Memory that a checkpoint restored gets an owner; and the reverse: the memory is not freed with its tensor.
 c10::DataPtr own_memory_at(DeviceIndex device, void* address);
 void disown_memory(const c10::DataPtr& data);
 std::vector<Held> held_outside_segments();
@@ -219,7 +221,7 @@ using Traceback = std::shared_ptr<torch::CapturedTraceback>;
 struct Segment;
 struct SegmentPool;
 struct Piece {
-  enum State : int { kFree, kAllocated, kWaiting };  // the last: freed, and still used by a stream
+  enum State : int { kFree, kAllocated, kWaiting };  // the last: freed, but still used by a stream
   char* address;
   size_t size;
   c10::StreamId stream;
@@ -227,12 +229,12 @@ struct Piece {
   State state = kFree;
   size_t requested = 0;
   Piece *previous = nullptr, *next = nullptr;  // in its segment
-  Piece** owner = nullptr;                     // where its owner has it
+  Piece** owner = nullptr;                     // the pointer of its owner
   std::vector<c10::Stream> used_on{};
   double free_at = 0.0;
   Traceback from{};
 };
-struct Happening {  // in the words of torch's own allocators
+struct Happening {  // in the wording of torch's own allocators
   const char* action;
   const void* address;
   size_t bytes;
@@ -240,26 +242,26 @@ struct Happening {  // in the words of torch's own allocators
 };
 using Happened = std::vector<Happening>;
 bool keeps_segments();
-Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened);  // null: there is no memory left
+Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened);  // null: out of memory
 void own_piece(DeviceIndex device, Piece* piece, Piece** owner);
 void disown_piece(DeviceIndex device, Piece*& of_owner);  // it stays allocated
 void give_back_piece(DeviceIndex device, Piece* const& of_owner, Happened& happened);
 void use_piece_on(DeviceIndex device, Piece* const& of_owner, const c10::Stream& stream);
 bool is_in_pool(DeviceIndex device, Piece* const& of_owner, const c10::MempoolId_t& pool);
-bool count_foreign(DeviceIndex device, int64_t bytes);  // memory that is no piece; false: it passes the limit
+bool count_foreign(DeviceIndex device, int64_t bytes);  // memory that is not a piece of a segment; false: it exceeds the limit
 void uncount_foreign(DeviceIndex device, int64_t bytes);
 c10::CachingDeviceAllocator::DeviceStats statistics(DeviceIndex device);
 std::vector<int64_t> flattened(c10::CachingDeviceAllocator::DeviceStats statistics);  // as `Library.statistics` reads them
 void reset_peak_statistics(DeviceIndex device);
 void reset_accumulated_statistics(DeviceIndex device);
 void count_refused(DeviceIndex device);
-size_t memory_limit(DeviceIndex device);  // bytes that it may hold; 0: no limit
+size_t memory_limit(DeviceIndex device);  // the limit in bytes; 0: no limit
 void set_memory_limit(DeviceIndex device, size_t bytes);
 size_t usable_memory(DeviceIndex device);
 void keep_pool(DeviceIndex device, const c10::MempoolId_t& pool);
 void drop_pool(DeviceIndex device, const c10::MempoolId_t& pool);
 int pool_users(DeviceIndex device, const c10::MempoolId_t& pool);
-// From now on what this thread, or the current stream, allocates comes from that pool.
+// Later allocations of this thread, or of the current stream, use that pool.
 void route_to_pool(DeviceIndex device, const c10::MempoolId_t& pool, bool of_stream);
 void end_route(DeviceIndex device, const c10::MempoolId_t& pool);
 void empty_segments(DeviceIndex device, const c10::MempoolId_t& only, Happened& happened);
@@ -279,12 +281,12 @@ struct SegmentView {
   std::vector<PieceView> pieces{};
 };
 std::vector<SegmentView> view_segments(DeviceIndex device);
-// Brings the pieces of a pool to the state that they had. What is held now and was not then loses its memory.
+// Restores the state of the pieces of a pool. Pieces that were allocated later lose their memory.
 void restore_pool(DeviceIndex device, const c10::MempoolId_t& pool, const std::vector<SegmentView>& before);
-Piece* piece_at(DeviceIndex device, const void* address);  // that is allocated and has no owner; null: there is none
+Piece* piece_at(DeviceIndex device, const void* address);  // an allocated piece without an owner; null: there is none
 
 // ---- history.cpp
-enum Context : int { kNoContext, kLiveContext, kAllocationContext, kEveryContext };  // whose tracebacks are kept
+enum Context : int { kNoContext, kLiveContext, kAllocationContext, kEveryContext };  // the kinds of events with a traceback
 struct Held {  // an allocation
   const void* address;
   int64_t bytes;
@@ -298,46 +300,47 @@ Traceback traceback_of_allocation();
 void note_free(const Held& held);
 void note_out_of_memory(int64_t asked, DeviceIndex device, int64_t total, int64_t free);
 using OutOfMemoryObserver = void (*)(int device, int64_t asked, int64_t total, int64_t free);
-void observe_out_of_memory(OutOfMemoryObserver observer);  // for ever
+void observe_out_of_memory(OutOfMemoryObserver observer);  // permanently
 void record_history(bool traced, int context, bool with_cpp, size_t most, bool clear);
 std::string dump_history();
 
 // ---- guard.cpp
 DeviceIndex current_device();
-void set_current_device(DeviceIndex device);  // raises for an ordinal that does not exist
+void set_current_device(DeviceIndex device);  // raises for an index that does not exist
 inline Device resolve(Device d) { return d.has_index() ? d : Device(d.type(), current_device()); }
 c10::Stream current_stream(DeviceIndex device);
 void set_current_stream(c10::Stream stream);
 c10::Stream new_stream(DeviceIndex device, int priority);
 double milliseconds();                                 // a monotonic clock
-// On the CPU the current stream of the current device does nothing for so long; what waits for it, waits.
+// On the CPU: keeps the current stream of the current device busy for that time. Operations that wait for it wait.
 void keep_busy(double for_milliseconds);
 void wait_for_current_stream(DeviceIndex device);
-double busy_until(const c10::Stream& stream);  // by `milliseconds`; 0: it never was
-double milliseconds_between(int64_t from, int64_t to);  // two recorded events, given by their ids
+double busy_until(const c10::Stream& stream);  // in `milliseconds`; 0: it never was busy
+double milliseconds_between(int64_t from, int64_t to);  // two recorded events, by their ids
 void synchronize(DeviceIndex device);
 void install_guard();
-// The autograd engine makes its queues at the first backward. True: that was before the device existed, and it was repaired.
+// The autograd engine creates its queues at the first backward. True: that was before the device existed, and it was
+// repaired.
 bool repair_autograd_queues();
 bool autograd_threads_run();
 
 // ---- hooks.cpp
 void install_hooks();
 at::Generator backing_generator(const std::optional<at::Generator>& asked, Device device);
-// While set, torch.Generator(device=…) hands out the device's default generator instead of a new one.
+// While set, torch.Generator(device=…) returns the device's default generator instead of a new one.
 void hand_out_default_generators(bool yes);
 
 // ---- kernel.cpp
-c10::IValue argument(const c10::OperatorHandle& op, const Stack& stack, const char* name);  // None: it has none of that name
+c10::IValue argument(const c10::OperatorHandle& op, const Stack& stack, const char* name);  // None: no such argument
 bool is_written(const c10::Argument& a);
-enum Flag : uint32_t {  // Python gives them by name: kFlags in api.cpp
-  kNoDeviceCheck = 1,  // 0-dim tensors of the host may take part (torch: `device_check: NoCheck`)
-  kAnyDevice = 2,      // tensors of the host may take part (copies)
+enum Flag : uint32_t {  // Python passes them by name: kFlags in api.cpp
+  kNoDeviceCheck = 1,  // 0-dim tensors of the host are allowed (torch: `device_check: NoCheck`)
+  kAnyDevice = 2,      // tensors of the host are allowed (copies)
   kDeny = 4,           // the real backend lacks it: NotImplementedError
   kWarn = 8,           // the real backend would fall back to the CPU: run, warn once
   kEvenSizes = 16,     // adaptive pooling: the real backend refuses sizes that do not divide
   kOnHost = 32,        // the backing lacks it: the CPU computes, with copies
-  kWritesAll = 64,     // a collective: its schema does not say what it writes
+  kWritesAll = 64,     // a collective: its schema does not declare what it writes
 };
 struct Alert;
 struct Wider;
@@ -346,66 +349,67 @@ struct OpRecord {
   const Alert* alert = nullptr;  // CUDA has no deterministic kernel for it
   const Wider* wider = nullptr;  // the CPU has no kernel for some dtypes
   uint32_t flags = 0;
-  uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the real backend's kernel refuses
+  uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the kernel of the real backend refuses
   std::atomic<uint64_t> calls{0}, denied{0}, on_host{0};
-  std::atomic<const std::vector<uint8_t>*> plan{nullptr};  // which arguments matter; made at the first call
-  std::atomic<bool> waits{false};                          // whether the host may wait for its result; known then too
+  std::atomic<const std::vector<uint8_t>*> plan{nullptr};  // the relevant arguments; set at the first call
+  std::atomic<bool> waits{false};                          // whether the host may wait for its result; also set then
 };
 OpRecord* make_record(
     std::string name, uint32_t flags, uint64_t denied_dtypes, DispatchKey functionality = DispatchKey::Dense);
 std::string dump_records();
 void reset_records();
-// What the boxed kernel does, for kernels that only prepare its arguments.
+// The work of the boxed kernel, for kernels that only prepare its arguments.
 void run_boxed(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record,
     DispatchKey functionality = DispatchKey::Dense);
-// torch.cuda.set_sync_debug_mode: 0 nothing, 1 a warning, 2 an error when the host is about to wait for the device.
+// torch.cuda.set_sync_debug_mode: 0 nothing, 1 a warning, 2 an error if the host has to wait for the device.
 void set_sync_debug_mode(int mode);
 void about_to_wait();
-// Whether the CPU computes what the backing lacks; if not, it is refused.
+// Whether the CPU computes operators that the backing lacks; if not, they are refused.
 void allow_host(bool yes);
-// For sessions: what the device refuses is computed in its memory, where that is the host's.
+// For sessions: operators that the device refuses are computed in its memory, if that is host memory.
 void offer_to_compute_refused();
-// By namespace, name and overload, as the dispatcher writes it: aten::add.Tensor
+// By namespace, name and overload, in the notation of the dispatcher: aten::add.Tensor
 std::optional<c10::OperatorHandle> find_operator(const std::string& name);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);
 c10::BoxedKernel boxed(OpRecord* record);  // the same, for dense tensors
 bool may_wait(const c10::OperatorHandle& op);  // the host, for its result
-// For composites that the real backend refuses for some dtypes: checks, then lets torch decompose as ever.
+// For composites that the real backend refuses for some dtypes: checks the dtype, then lets torch decompose the
+// operator.
 torch::CppFunction dtype_guard(OpRecord* record);
 torch::CppFunction boxed_fallback(uint32_t flags, DispatchKey functionality);
 
 // ---- direct.cpp
-// A kernel with a signature for what is dense; none: the operator needs the boxed one.
+// A kernel with a signature for dense tensors; none: the operator needs the boxed kernel.
 std::optional<torch::CppFunction> direct_kernel(const c10::OperatorHandle& op, OpRecord* record);
 
 // ---- determinism.cpp
 const Alert* alert_of(std::string_view name);  // null: there is none on this device
-// What torch says of such a kernel under torch.use_deterministic_algorithms: an error, or a warning.
+// Raises the error or the warning of torch.use_deterministic_algorithms for such a kernel.
 void alert(const Alert& about, const c10::OperatorHandle& op, const Stack& stack);
 
 // ---- dtypes.cpp
-const Wider* wider_of(std::string_view name);  // null: nothing is to be done
-// Calls `run` with arguments of a wider dtype on the stack. False: these need none, and nothing was done.
+const Wider* wider_of(std::string_view name);  // null: no conversion is needed
+// Calls `run` with arguments of a wider dtype on the stack. False: no conversion was needed, and nothing was done.
 bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run);
 
-// ---- graphs.cpp; "capturing" is said of the calling thread
+// ---- graphs.cpp; "capturing" refers to the calling thread
 int64_t capture_begin(const c10::MempoolId_t& pool);
-c10::MempoolId_t captured_pool();  // where memory comes from meanwhile; {0, 0}: nothing is captured
+c10::MempoolId_t captured_pool();  // the pool of memory during the capture; {0, 0}: no capture
 void capture_end(int64_t graph);
 void capture_replay(int64_t graph);
 void capture_drop(int64_t graph);
 bool capturing();
-[[noreturn]] void refuse_to_wait();  // what CUDA says when the host is to wait for captured work
+[[noreturn]] void refuse_to_wait();  // raises CUDA's error for a host that waits for captured work
 void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from);
-void capture_copy(const Tensor& self, const Tensor& src);  // noted by the copy kernel, which is not boxed
-void capture_own(const Tensor& made);                      // made by a kernel that is not noted
-void capture_touch(const Tensor& written);                 // keep what a pre-existing tensor held before the capture
+void capture_copy(const Tensor& self, const Tensor& src);  // recorded by the copy kernel, which is not boxed
+void capture_own(const Tensor& made);                      // created by a kernel that is not recorded
+void capture_touch(const Tensor& written);                 // save the content of a tensor that is older than the capture
 
 // ---- native.cpp
 void register_native_kernels();
-// "dispatch key \t operator" per line: what has such a kernel and needs no other.
+// One line "dispatch key \t operator" per operator whose own kernel is sufficient.
 const std::string& native_kernels();
 
 }  // namespace torchdevice

@@ -1,8 +1,9 @@
-// Kernels with a signature, for the operators that programs call most. A boxed kernel puts its arguments on a stack and takes
-// them off again; these do not. They take only what `Loans` can lend, and hand all else to the boxed kernel.
+// Kernels with a signature, for the operators that programs call most. A boxed kernel copies its arguments to a stack
+// and back; these do not. They accept only arguments that `Loans` supports, and pass all other calls to the boxed
+// kernel.
 //
-// Which operators have one follows from their schemas: `Signatures` are the forms that hot operators of training and of
-// inference have, and every other operator of such a form is served too.
+// The schema decides which operators have one: `Signatures` lists the signatures of frequent operators of training and
+// inference. Every other operator with such a signature is covered too.
 #include "relabel.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -49,7 +50,7 @@ using Signatures = Types<
     InOut(InOut, MaybeNumber, MaybeNumber), Tensor(In, Text), Tensor(In, In, Text), Tensor(In, In, std::optional<Text>),
     // products
     Tensor(In, In, In, Number, Number), InOut(InOut, In, In, Number, Number),
-    // reductions, and what goes along a dimension
+    // reductions, and operators along a dimension
     Tensor(In, std::optional<ScalarType>), Tensor(In, OptionalIntArrayRef, bool, std::optional<ScalarType>),
     Tensor(In, IntArrayRef, bool), Tensor(In, std::optional<int64_t>, bool), Tensor(In, int64_t, bool), Two(In, int64_t, bool),
     Tensor(In, In, int64_t, ScalarType), Tensor(In, int64_t, std::optional<ScalarType>), Tensor(In, int64_t),
@@ -88,7 +89,7 @@ using Signatures = Types<
          MaybeIn, MaybeIn),
     void(TensorList, TensorList, TensorList, double, double, double, double, bool, bool, bool, MaybeIn, MaybeIn)>;
 
-// ------------------------------------------------------------------------------------ a signature, as schemas write it
+// ------------------------------------------------------------------------------------ a signature in schema notation
 template <class T>
 constexpr const char* kText = nullptr;
 template <> constexpr const char* kText<In> = "Tensor";
@@ -155,8 +156,8 @@ std::string text_of(const c10::FunctionSchema& schema) {
   return text;
 }
 
-// --------------------------------------------------------------------------------------------- arguments on their way
-// The form in which an argument is handed to the backing. `ready`: it could be lent.
+// --------------------------------------------------------------------------------------------- arguments
+// The form in which an argument is passed to the backing. `ready`: it could be lent.
 template <class T>
 struct Handed {
   T value;
@@ -219,7 +220,7 @@ Tensor& first(Tensor& self, Rest&&...) {
 }
 
 // ----------------------------------------------------------------------------------------------------------- a kernel
-constexpr uint32_t kWelcome = kNoDeviceCheck | kAnyDevice;  // numbers of the host
+constexpr uint32_t kWelcome = kNoDeviceCheck | kAnyDevice;  // scalars of the host
 
 template <class Signature>
 class Direct;
@@ -300,11 +301,11 @@ struct Maker;
 template <class Result, class... Args>
 struct Maker<Result(Args...)> {
   static std::optional<torch::CppFunction> make(const c10::OperatorHandle& op, OpRecord* record) {
-    const Direct<Result(Args...)>* kernel;  // for ever, as its record
+    const Direct<Result(Args...)>* kernel;  // never freed, as its record
     try {
       kernel = new Direct<Result(Args...)>(op, record);
     } catch (const c10::Error&) {
-      return std::nullopt;  // torch gives it the arguments in another form than its schema suggests
+      return std::nullopt;  // torch passes the arguments in another form than its schema suggests
     }
     return torch::CppFunction(
         [kernel](DispatchKeySet keys, Args... args) -> Result { return kernel->run(keys, std::forward<Args>(args)...); });
@@ -318,7 +319,7 @@ Makers makers_of(Types<Each...>) {
   return {{Written<Each>::text(), &Maker<Each>::make}...};
 }
 
-// Whether the backing's own generator is another than the virtual device's.
+// Whether the generator of the backing differs from that of the virtual device.
 bool draws_need_care() { return backing.is_host() || backing.is_shared(static_cast<DeviceIndex>(config.count - 1)); }
 
 // Whether results are new, and arguments keep their geometry.

@@ -1,5 +1,5 @@
-// Dtypes that the kernels of GPUs take and the CPU's refuse: the CPU computes in a wider one. tests/virtual/test_dtypes.py
-// compares the table with torch's own database of operators.
+// Dtypes that GPU kernels support and CPU kernels do not: the CPU computes in a wider dtype.
+// tests/virtual/test_dtypes.py compares the table with torch's own database of operators.
 #include "relabel.h"
 
 #include <torch/version.h>
@@ -9,7 +9,7 @@
 namespace torchdevice {
 
 struct Wider {
-  const char* ops;  // names without overload, in place or not
+  const char* ops;  // names without overload, in-place or not
   uint64_t from;    // one bit per ScalarType
 };
 
@@ -60,7 +60,7 @@ ScalarType widened(ScalarType type) {
   return has(kHalves | kFloat8, type) ? ScalarType::Float : ScalarType::Double;
 }
 
-// Of a result: what the kernel of a GPU would have given.
+// The dtype of the result on a GPU.
 ScalarType narrowed(ScalarType type, ScalarType wide, ScalarType narrow) {
   if (type == wide) return narrow;
   if (!c10::isFloatingType(c10::toRealValueType(narrow))) return type;
@@ -82,7 +82,7 @@ const Wider* wider_of(std::string_view name) {
 
 namespace {
 
-// Of a tensor, or the one that a result is asked to have.
+// The dtype of a tensor, or the requested dtype of a result.
 std::optional<ScalarType> dtype_of(const c10::IValue& v, const c10::Argument& a) {
   if (v.isTensor() && v.toTensor().defined()) return v.toTensor().scalar_type();
   if (v.isInt() && a.name() == "dtype") return v.toScalarType();
@@ -94,7 +94,7 @@ std::optional<ScalarType> dtype_of(const c10::IValue& v, const c10::Argument& a)
 bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run) {
   const auto& arguments = op.schema().arguments();
   const size_t base = stack->size() - arguments.size();
-  // The dtype that it is asked to compute in, or what torch promotes its tensors to.
+  // The requested dtype of the computation, or the promoted dtype of the tensors.
   std::optional<ScalarType> asked, promoted, of_numbers;
   for (size_t i = 0; i < arguments.size(); i++) {
     const c10::IValue& v = (*stack)[base + i];
@@ -110,11 +110,11 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
   const auto narrow = asked ? asked : promoted ? promoted : of_numbers;
   if (!narrow || !has(rule.from, *narrow)) return false;
   const ScalarType wide = widened(*narrow);
-  std::vector<std::pair<Tensor, Tensor>> written;  // as given, and what takes its place
+  std::vector<std::pair<Tensor, Tensor>> written;  // the original and its replacement
   for (size_t i = 0; i < arguments.size(); i++) {
     c10::IValue& v = (*stack)[base + i];
     const auto type = dtype_of(v, arguments[i]);
-    const bool real = type != narrow && type == c10::toRealValueType(*narrow);  // beside complex numbers
+    const bool real = type != narrow && type == c10::toRealValueType(*narrow);  // together with complex numbers
     if (type != narrow && !real) continue;
     const ScalarType wanted = real ? c10::toRealValueType(wide) : wide;
     if (!v.isTensor()) {

@@ -1,12 +1,14 @@
-// Operators that a device lacks, computed by the CPU: the kernel that stands in the device's dispatcher slots.
+// Operators that a device lacks, computed by the CPU: the kernel in the device's dispatcher slots.
 //
-// It is part of the virtual device's library, and a library of its own for real accelerators. Arguments are copied to the
-// CPU and results to the device as the operator's schema says: strides are kept, a storage that several arguments share is
-// copied once, and what the operator wrote is copied back into the caller's tensor. What the schema does not say (sparse
-// layouts, random numbers, tensor subclasses) is left to the kernel in Python that stands below this one.
+// It is part of the library of virtual devices, and a separate library for real accelerators. Arguments are copied to
+// the CPU and results to the device according to the schema of the operator: strides are kept, a storage that several
+// arguments share is copied once, and written arguments are copied back into the caller's tensor. Cases that the schema
+// does not describe (sparse layouts, random numbers, tensor subclasses) are passed to the kernel in Python below this
+// one.
 //
-// Calls are counted by operator, dtypes and line of user code. Python is called for a new line only. No symbol of Python is
-// linked: the few functions that find the line are given by address, so one binary serves every Python of a torch version.
+// Calls are counted by operator, dtypes and line of user code. Python is called only for a new line. No symbol of
+// Python is linked: the functions that find the line are passed by address, so one binary works with every Python of a
+// torch version.
 #include "calls.h"
 #include "fallback.h"
 #include "forks.h"
@@ -45,8 +47,8 @@ using Stack = torch::jit::Stack;
 
 thread_local std::string text;
 
-// ------------------------------------------------------------------------------------------ which line is running
-// Functions of Python's C API. Frames and code objects are only passed on to them.
+// ------------------------------------------------------------------------------------------ the current line
+// Functions of Python's C API. Frames and code objects are only passed to them.
 struct Python {
   int (*ensure)();
   void (*release)(int);
@@ -59,7 +61,7 @@ struct Python {
 };
 Python python{};
 
-// One line at which an operator with some dtypes fell back. Python reads it: see `Counter` in fallback/native.py.
+// One line at which an operator with certain dtypes fell back. Python reads it: see `Counter` in fallback/native.py.
 struct Counter {
   int64_t calls = 0, nanoseconds = 0, bytes = 0;
 };
@@ -81,17 +83,17 @@ struct PlaceHash {
 };
 
 struct Ledger {
-  std::mutex mutex;  // Python is never called while it is held
+  std::mutex mutex;  // Python is never called while it is locked
   std::unordered_map<Place, Counter*, PlaceHash> places;
-  std::deque<Counter> counters;  // addresses stay: Python may look at one after its place was forgotten
+  std::deque<Counter> counters;  // stable addresses: Python may read an entry after its place was cleared
   std::vector<Counter*> unused;
-  std::unordered_map<void*, bool> inner;  // by code object, which is held: whether a report looks further up
+  std::unordered_map<void*, bool> inner;  // by code object, to which a reference is held: whether a report skips this frame
 };
 Ledger& ledger() {
   static auto* one = outlives_forks<Ledger, &ledger>();
   return *one;
 }
-constexpr size_t kMostCodes = 20000;  // code that is made by `exec` must not fill the memory
+constexpr size_t kMostCodes = 20000;  // code that `exec` creates must not fill the memory
 
 using IsInner = int (*)(void* code);
 using Opened = void (*)(int row, uint64_t dtypes, Counter* counter);
@@ -122,17 +124,17 @@ bool belongs_to_user(void* code) {
     if (known.size() >= kMostCodes) known.swap(let_go);
     if (known.emplace(code, inner).second) python.keep(code);
   }
-  for (const auto& each : let_go) python.drop(each.first);  // may run code, which may come here
+  for (const auto& each : let_go) python.drop(each.first);  // may run Python code, which may call this function again
   return !inner;
 }
 
-// The nearest frame of user code. Without one (a thread of autograd) there is no code.
+// The nearest frame of user code. If there is none (a thread of autograd), the code is null.
 std::pair<const void*, int> user_line() {
   void* frame = python.frame();
   if (frame != nullptr) python.keep(frame);
   while (frame != nullptr) {
     void* code = python.code(frame);
-    python.drop(code);  // its frame holds it
+    python.drop(code);  // its frame holds a reference
     if (belongs_to_user(code)) {
       const int instruction = python.instruction(frame);
       python.drop(frame);
@@ -172,11 +174,11 @@ void count(int row, uint64_t dtypes, int64_t nanoseconds, int64_t bytes) {
   opened(row, dtypes, counter);
 }
 
-// ------------------------------------------------------------------------------------------- what the schema says
+// ------------------------------------------------------------------------------------------- the schema
 struct Row {
   int number;
   std::vector<bool> is_out{}, is_written{};
-  std::vector<int> returned{};  // per result: the argument that it is; -1: a fresh tensor
+  std::vector<int> returned{};  // per result: the index of the argument that it is; -1: a new tensor
   int viewed = -1;              // the argument that results are views of
 };
 
@@ -206,7 +208,7 @@ Row row_of(const c10::FunctionSchema& schema, int number) {
   return row;
 }
 
-// ------------------------------------------------------------------------------------------------ there and back
+// ------------------------------------------------------------------------------------------------ copies
 c10::DeviceType target{};
 std::map<c10::ScalarType, c10::ScalarType> narrower;  // by dtypes that the device lacks
 
@@ -252,16 +254,16 @@ class Crossing {
   int64_t moved = 0;
 
  private:
-  // Copies of several arguments into pinned memory run one after the other, and the host waits once. A Mac's memory is the
-  // host's: nothing is gained there.
+  // Copies of several arguments into pinned memory are queued, and the host waits once. The memory of a Mac is that of
+  // the host, so this has no advantage there.
   static bool can_stage() {
     const auto type = holder.value_or(target);
     return type == c10::DeviceType::CUDA || type == c10::DeviceType::XPU;
   }
-  // CUDA has read memory that is not pinned when an asynchronous copy returns.
+  // CUDA has read unpinned memory when an asynchronous copy returns.
   static bool returns_at_once() { return holder.value_or(target) == c10::DeviceType::CUDA; }
 
-  // The storages that several arguments look at are copied as a whole, once each: a write must be seen by all of them.
+  // A storage that several arguments share is copied completely and once: a write must be visible in all of them.
   void share() {
     std::vector<Tensor> strided;
     for (size_t i = 0; i < originals_.size(); i++)
@@ -282,7 +284,7 @@ class Crossing {
         looked_at += bytes_of(strided[k]);
       }
       const auto size = static_cast<int64_t>(storage->nbytes());
-      // Two rows of a large table are cheaper copied by themselves.
+      // A few rows of a large table are faster to copy separately.
       if (!several || (!writes && size > 2 * looked_at)) continue;
       Tensor raw = at::empty({0}, strided[i].options().dtype(at::kByte));
       raw.set_(strided[i].storage(), 0, {size}, {1});
@@ -304,7 +306,7 @@ class Crossing {
         list.push_back(each ? std::optional<Tensor>(tensor(*each, is_out)) : std::nullopt);
       return list;
     }
-    if (v.isDevice()) {  // what the caller names is where results go, also when it is not the target
+    if (v.isDevice()) {  // a device that the caller names is the device of results, also if it is not the target
       const Device named = v.toDevice();
       if (!device_ || named.type() != device_->type() || named.has_index()) device_ = named;
       return named.type() == target ? Device(c10::kCPU) : named;
@@ -316,7 +318,7 @@ class Crossing {
     if (!is_there(t)) return t;
     if (!device_ || (!device_->has_index() && device_->type() == target)) device_ = t.device();
     for (const auto& each : copies_)
-      if (each.first.is_same(t)) return each.second;  // also a result that is an argument: kernels look for that
+      if (each.first.is_same(t)) return each.second;  // also a result that is an argument: kernels check for that
     const auto here = t.options().device(at::kCPU);
     if (is_out) return at::empty_strided(t.sizes(), t.strides(), here);
     copies_.emplace_back(t, copy(t));
@@ -338,7 +340,7 @@ class Crossing {
     }
     const Tensor copied = at::_to_copy(t, t.scalar_type(), t.layout(), at::kCPU, std::nullopt, false, std::nullopt);
     if (t.numel() < 2 || copied.strides() == t.strides()) return copied;
-    // An expanded dimension stays expanded, a gap stays a gap. Overlapping elements have one value: they are written once.
+    // Expanded dimensions and gaps are kept. Overlapping elements have one value and are written once.
     int64_t span = 1;
     for (int64_t i = 0; i < t.dim(); i++) span += (t.size(i) - 1) * t.stride(i);
     const Tensor restrided = at::empty({span}, copied.options()).as_strided(t.sizes(), t.strides());
@@ -357,7 +359,7 @@ class Crossing {
     each_tensor(original, [&](const Tensor& t) { into.push_back(t); });
     each_tensor(changed, [&](const Tensor& t) { from.push_back(t); });
     for (size_t i = 0; i < into.size(); i++) {
-      if (into[i].is_same(from[i])) continue;  // it was on the CPU all along
+      if (into[i].is_same(from[i])) continue;  // it was already on the CPU
       if (into[i].sizes() != from[i].sizes()) into[i].resize_(from[i].sizes());
       moved += bytes_of(from[i]);
       into[i].copy_(from[i], returns_at_once());
@@ -377,7 +379,7 @@ class Crossing {
     return list;
   }
 
-  // The same look at the tensor that the caller holds.
+  // The same view of the caller's tensor.
   Tensor as_view(const Tensor& t) {
     const Tensor& base = originals_[row_.viewed].toTensor();
     const int64_t shift = base.storage_offset() - given_[row_.viewed].toTensor().storage_offset();
@@ -396,14 +398,14 @@ class Crossing {
   std::vector<std::pair<Tensor, Tensor>> copies_;
   std::unordered_map<const c10::StorageImpl*, Tensor> shared_;
   std::optional<Device> device_;
-  std::optional<Device> staged_on_;  // the host has to wait for its copies
+  std::optional<Device> staged_on_;  // the host must wait for its copies
 };
 
 // ------------------------------------------------------------------------------------------------------ the kernel
 constexpr DispatchKeySet kMoreThanMemory(
     {DispatchKey::Python, DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
 
-// What the schema says is enough for these.
+// The schema is sufficient for these.
 bool is_plain(const IValue& v) {
   bool plain = true;
   each_tensor(v, [&](const Tensor& t) {
@@ -428,7 +430,7 @@ struct Kernel final : c10::OperatorKernel {
       const IValue& v = (*stack)[base + i];
       if (!v.isTensor() && !v.isList()) continue;
       if (C10_UNLIKELY(!is_plain(v))) return below.callBoxed(op, keys, stack);
-      // A byte per tensor among the first arguments: what a report needs to tell calls apart.
+      // One byte per tensor among the first arguments: the report distinguishes calls by it.
       if (v.isTensor() && v.toTensor().defined() && !schema.arguments()[i].kwarg_only())
         dtypes = dtypes << 8 | (static_cast<uint64_t>(v.toTensor().scalar_type()) + 1);  // 0: no tensor
       each_tensor(v, [&](const Tensor& t) { bytes += is_there(t) ? bytes_of(t) : 0; });
@@ -448,7 +450,7 @@ struct Kernel final : c10::OperatorKernel {
         bytes = crossing.moved;
       }
     }
-    if (row.viewed >= 0) return;  // a look at a tensor that is there already is not work
+    if (row.viewed >= 0) return;  // a view of an existing tensor is not counted
     const auto took = std::chrono::steady_clock::now() - started;
     count(row.number, dtypes, std::chrono::duration_cast<std::chrono::nanoseconds>(took).count(), bytes);
   }
@@ -459,7 +461,7 @@ std::vector<c10::RegistrationHandleRAII>& registrations() {
   return *all;
 }
 
-// Whether torch tells which kernel stands below another: since 2.10.
+// Whether torch can call the kernel below another one: since 2.10.
 template <class Handle>
 constexpr bool tells_below = requires(const Handle& op) { op.getComputedKernelForDispatchKey(DispatchKey::CPU); };
 
@@ -467,7 +469,7 @@ template <class Handle>
 void cover(const Handle& op, DispatchKey key, int number) {
   if constexpr (tells_below<Handle>) {
     using Below = decltype(op.getComputedKernelForDispatchKey(key));
-    Quiet quiet;  // torch warns when a kernel is overridden
+    Quiet quiet;  // torch warns if a kernel is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     registrations().push_back(c10::Dispatcher::singleton().registerImpl(
         op.operator_name(), key,
@@ -492,10 +494,11 @@ using torchdevice::guarded;
 // An int result of 1 means failure: tdf_error() then has the message.
 API const char* tdf_error() { return torchdevice::error.c_str(); }
 
-// Whether operators can be covered with this torch.
+// Whether fallback kernels can be registered with this torch.
 API int tdf_usable() { return tells_below<c10::OperatorHandle> ? 1 : 0; }
 
-// `functions`: the addresses of Python's, in the order of the struct. `narrowed`: pairs of names of dtypes, then null.
+// `functions`: the addresses of Python's functions, in the order of the struct. `narrowed`: pairs of dtype names, then
+// null.
 API int tdf_begin(const char* device, void* const* functions, void* inner, void* new_place, const char* const* narrowed) {
   return guarded([&] {
     target = c10::Device(std::string(device)).type();
@@ -508,7 +511,7 @@ API int tdf_begin(const char* device, void* const* functions, void* inner, void*
   });
 }
 
-// Covers an operator at a dispatch key. `row` is how it is called in what Python hears.
+// Registers the kernel for an operator at a dispatch key. `row` is the name that Python receives.
 API int tdf_cover(const char* name, const char* overload, const char* key, int row) {
   return guarded([&] {
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
@@ -520,19 +523,19 @@ API int tdf_end() {
   return guarded([&] { registrations().clear(); });
 }
 
-// The name of a dtype, of which the places have a number.
+// The name of a dtype. Places contain its number.
 API const char* tdf_dtype(int dtype) {
   text = c10::getDtypeNames(static_cast<c10::ScalarType>(dtype)).first;
   return text.c_str();
 }
 
-// The places are forgotten: a call at one of them is new again. The counters stay where they are.
+// Clears the places: a call at one of them is new again. The counters keep their addresses.
 API void tdf_forget() {
   std::lock_guard<std::mutex> lock(ledger().mutex);
   ledger().places.clear();
 }
 
-// Nobody reads this counter any more.
+// This counter is no longer read.
 API void tdf_drop(void* counter) {
   std::lock_guard<std::mutex> lock(ledger().mutex);
   ledger().unused.push_back(static_cast<Counter*>(counter));

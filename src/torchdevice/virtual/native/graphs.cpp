@@ -1,10 +1,11 @@
-// Graph capture: while a graph is open every call on the device is noted; replay runs them again into the same outputs.
-// Views need no note: they are arguments of the calls. Captured work is carried out (its results must have shapes), but
-// what it wrote to tensors from before is taken back at the end: on a real device nothing runs during a capture.
+// Graph capture: while a capture is active, every call on the device is recorded. A replay runs the calls again with
+// the same outputs. Views are not recorded: they are arguments of the calls. Captured calls are executed (their results
+// need shapes), but their writes to older tensors are undone at the end, because a real device runs nothing during a
+// capture.
 //
-// A capture belongs to the thread that began it, and to the threads that work for that one: autograd's, which run a
-// backward on its behalf. torch hands them the "debug info" of the thread that called backward: that is where a capture
-// stands. Other threads compute as ever, and may capture graphs of their own.
+// A capture belongs to the thread that began it and to the threads of autograd that run a backward for it. torch passes
+// them the "debug info" of the thread that called backward, and the capture is stored there. Other threads compute as
+// usual, and may capture their own graphs.
 #include "relabel.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -30,16 +31,17 @@ struct Saved {
   Tensor tensor, before;
 };
 struct Graph {
-  const c10::MempoolId_t pool;  // where its memory is from: it keeps that, and no tensor in it
-  std::mutex mutex;             // threads of autograd may note calls at once
+  const c10::MempoolId_t pool;  // the pool of its memory: the graph keeps the pool, not the tensors in it
+  std::mutex mutex;             // threads of autograd may record calls concurrently
   const std::thread::id owner = std::this_thread::get_id();
   std::atomic<bool> open{true};
   std::vector<Noted> calls;
-  std::vector<Saved> saved;                // what pre-existing tensors held when the capture first wrote to them
-  // Storages made during the capture. One that is gone can share its address only with one that is as young.
+  std::vector<Saved> saved;                // the content of older tensors before the first write of the capture
+  // Storages that were created during the capture. The address of a deleted one can only be reused by a storage of the
+  // same capture.
   std::set<const StorageImpl*> own;
-  std::vector<Tensor> held;                // those of them that no call made: addresses stay theirs
-  std::vector<std::pair<at::Generator, Tensor>> generators;  // of the devices, and where they stood
+  std::vector<Tensor> held;                // those of them that no call created: their addresses are kept
+  std::vector<std::pair<at::Generator, Tensor>> generators;  // of the devices, with their states
   std::unordered_map<const void*, c10::Storage> lent;        // storages over memory of the pool, by its address
   Tensor seed, offset;                                       // CUDA's graphs keep two numbers on the device
 
@@ -54,9 +56,9 @@ struct Graph {
 };
 struct Graphs {
   std::mutex mutex;
-  std::unordered_map<int64_t, std::shared_ptr<Graph>> all;  // shared with replays, which a drop does not end
+  std::unordered_map<int64_t, std::shared_ptr<Graph>> all;  // shared with replays, which continue after a reset
   int64_t last = 0;
-  std::atomic<int> open{0};  // how many, so that calls outside of any capture look at nothing else
+  std::atomic<int> open{0};  // the number of captures, so that calls outside of a capture check only this
 
   std::shared_ptr<Graph> find(int64_t graph) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -74,13 +76,13 @@ Graphs& graphs() {
 }
 thread_local bool replaying = false;
 
-// The graph that this thread captures, or captured last: it stays here when something was put on top of it meanwhile.
+// The graph that this thread captures, or captured last: it stays on the stack if another entry was put on top of it.
 struct Capture final : c10::DebugInfoBase {
   std::shared_ptr<Graph> graph;
   explicit Capture(std::shared_ptr<Graph> g) : graph(std::move(g)) {}
 };
-// A slot that torch has for its own tests. Each version of torch has it; slots of one's own exist since 2.13.
-// The parentheses choose: by value where it is a constant of an enumeration, as before 2.13, by reference to an object.
+// A slot that torch has for its own tests, in every version. Custom slots exist since 2.13. The parentheses select the
+// overload: by value if it is an enumeration constant, as before 2.13, by reference if it is an object.
 decltype(auto) slot() { return (c10::DebugInfoKind::TEST_INFO_2); }
 
 std::shared_ptr<Graph> captured() {
@@ -88,7 +90,7 @@ std::shared_ptr<Graph> captured() {
   return capture && capture->graph->open ? capture->graph : nullptr;
 }
 
-// Takes a capture that is over off this thread, unless a profiler that was started meanwhile stands on top of it.
+// Removes a finished capture from this thread, unless a profiler that was started later is on top of it.
 void forget_closed() {
   if (!c10::ThreadLocalDebugInfo::get(slot()) || captured()) return;
   try {
@@ -107,7 +109,7 @@ bool is_in_pool_of(const Graph& graph, const Tensor& t) {
   return impl->has_storage() && is_of_pool(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks(), graph.pool);
 }
 
-// A tensor over the same memory that does not keep it, if the memory is of the graph's pool: others may have it later.
+// A tensor over the same memory without a reference to it, if the memory is in the graph's pool and may be reused.
 Tensor without_memory(Graph& graph, const Tensor& t) {
   if (!is_virtual(t) || t.is_nested() || t.is_quantized() || !is_in_pool_of(graph, t)) return t;
   auto* storage = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
@@ -148,7 +150,7 @@ c10::MempoolId_t captured_pool() {
 void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from) {
   const auto found = captured();
-  if (!found) return;  // ended meanwhile, by the thread that this one works for
+  if (!found) return;  // ended by the thread that this one works for
   Graph& graph = *found;
   std::lock_guard<std::mutex> lock(graph.mutex);
   Noted noted{op, keys, std::move(arguments), Stack(stack.begin() + static_cast<long>(results_from), stack.end())};
@@ -167,7 +169,7 @@ bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && 
 
 void refuse_to_wait() {
   TORCH_CHECK(false, "CUDA error: operation not permitted when stream is capturing");
-  std::abort();  // not reached
+  std::abort();  // unreachable
 }
 
 int64_t capture_begin(const c10::MempoolId_t& pool) {
@@ -230,12 +232,12 @@ void capture_end(int64_t graph) {
   at::AutoDispatchBelowADInplaceOrView guard;
   auto& saved = found->saved;
   for (auto it = saved.rbegin(); it != saved.rend(); ++it) {
-    if (it->tensor.sizes() != it->before.sizes()) continue;  // it was given other memory: what it held is gone there too
+    if (it->tensor.sizes() != it->before.sizes()) continue;  // its memory was replaced: a real device loses the old content too
     Call call;
     call.stand_in(it->tensor, true).copy_(it->before);
   }
   saved.clear();
-  // Numbers are drawn when the graph is replayed.
+  // Random numbers are drawn during the replay.
   for (auto& [generator, state] : found->generators) {
     std::lock_guard<std::mutex> drawing(generator.mutex());
     generator.set_state(state);
@@ -265,7 +267,7 @@ void capture_replay(int64_t graph) {
 
 void capture_drop(int64_t graph) {
   auto& g = graphs();
-  std::shared_ptr<Graph> dropped;  // let go last: its tensors may take their time
+  std::shared_ptr<Graph> dropped;  // freed last: its tensors may take long
   {
     std::lock_guard<std::mutex> lock(g.mutex);
     const auto found = g.all.find(graph);

@@ -1,6 +1,6 @@
 // Current device, streams and events of the virtual devices, and the autograd engine's per-device queues.
-// On the CPU everything computes at once on the calling thread. A stream is a name, with the time until which it was asked
-// to do nothing; an event is a time stamp. On an accelerator they are its own.
+// On the CPU every operation runs immediately on the calling thread. A stream is an id with the time until which it is
+// busy; an event is a time stamp. On an accelerator, its own streams and events are used.
 #include "device.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -25,11 +25,11 @@ thread_local DeviceIndex current = 0;
 thread_local c10::StreamId streams[kMaxDevices] = {};  // 0 is the default stream
 std::atomic<c10::StreamId> last_stream{0};
 
-// Nothing takes time on the stream of a CPU but what was asked to (`torch.cuda._sleep`): until when it does.
+// On a CPU only `torch.cuda._sleep` takes time on a stream: the time until which the stream is busy.
 struct Busy {
   std::mutex mutex;
   std::map<std::pair<DeviceIndex, c10::StreamId>, double> until;
-  std::atomic<bool> ever{false};  // so that programs that never sleep look at nothing else
+  std::atomic<bool> ever{false};  // so that programs that never sleep check only this
 
   double of(const c10::Stream& stream) {
     if (C10_LIKELY(!ever.load(std::memory_order_relaxed))) return 0.0;
@@ -68,7 +68,7 @@ struct EventData {
 };
 void* behind(void* event) { return event ? static_cast<EventData*>(event)->of_backing : nullptr; }
 
-// Events are known to Python by their address: only those that still exist are followed.
+// Python refers to events by their address. Only existing events are dereferenced.
 struct LiveEvents {
   std::mutex mutex;
   std::set<const EventData*> all;
@@ -86,7 +86,7 @@ DeviceIndex checked(DeviceIndex device) {
   return device < 0 ? current : device;
 }
 
-// torch 2.11 asks guards for it; before, nobody did.
+// torch calls it on guards since 2.11.
 template <class Beneath>
 void* native_handle(const Beneath& beneath, const c10::Stream& stream) {
   if constexpr (requires { beneath.guard().getStreamNativeHandle(stream); })
@@ -201,14 +201,14 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
 TORCHDEVICE_OVERRIDES_IF_THERE(VirtualGuard, c10::impl::DeviceGuardImplInterface, getStreamNativeHandle);  // torch 2.11
 TORCHDEVICE_OVERRIDES_IF_THERE(VirtualGuard, c10::impl::DeviceGuardImplInterface, isStreamCapturing);
 
-// The engine's own members are protected; a derived class may name them.
+// The members of the engine are protected; a derived class can access them.
 struct EnginePeek : torch::autograd::Engine {
   static bool started(Engine& e) { return (e.*(&EnginePeek::thread_pool_shared_)) != nullptr; }
   static size_t queues(Engine& e) { return (e.*(&EnginePeek::device_ready_queues_)).size(); }
   static void start(Engine& e) { (e.*(&EnginePeek::start_device_threads))(); }
 };
 
-// torch.profiler with ProfilerActivity.CUDA: times of the host stand for those of the device.
+// torch.profiler with ProfilerActivity.CUDA: host times are used as device times.
 struct ProfilerMethods final : torch::profiler::impl::ProfilerStubs {
   using Event = torch::profiler::impl::ProfilerVoidEventStub;
   void record(DeviceIndex* device, Event* event, int64_t* host_ns) const override {
@@ -231,7 +231,7 @@ struct ProfilerMethods final : torch::profiler::impl::ProfilerStubs {
 };
 
 #ifdef TORCHDEVICE_HAS_DDP_TIMER
-// DistributedDataParallel insists on a timer for its device type.
+// DistributedDataParallel requires a timer for its device type.
 struct DDPTimer final : c10d::Timer {
   std::optional<int64_t> measureDifference(Event start, Event end) override {
     const auto from = getTimestamp(start), to = getTimestamp(end);

@@ -1,5 +1,5 @@
-// The history of allocations, for torch.cuda.memory._record_memory_history and its snapshots: which memory is held now, who
-// asked for it, and what was allocated and freed before. And who is told when memory runs out.
+// The history of allocations, for torch.cuda.memory._record_memory_history and its snapshots: the memory that is held
+// now with its tracebacks, and earlier allocations and frees. Also the observers of out-of-memory errors.
 #include "device.h"
 
 #include <torch/csrc/profiler/combined_traceback.h>
@@ -15,7 +15,7 @@ namespace torchdevice {
 namespace {
 
 struct Entry {
-  const char* action;  // in the words of torch's own allocator
+  const char* action;  // in the wording of torch's own allocator
   const void* address;
   int64_t bytes;
   DeviceIndex device;
@@ -26,7 +26,7 @@ struct Entry {
 struct History {
   std::mutex mutex;
   std::deque<Entry> entries;
-  size_t most = 0;  // entries that are kept
+  size_t most = 0;  // the maximal number of entries
   std::atomic<int> context{kNoContext};
   std::atomic<bool> traced{false}, with_cpp{false};
   std::vector<OutOfMemoryObserver> observers;
@@ -38,7 +38,7 @@ History& history() {
 
 Traceback traceback(int needed) {
   const auto& h = history();
-  // It takes the lock of the interpreter, so none of ours may be held.
+  // It acquires the lock of the interpreter, so no lock of this library may be held.
   return h.context >= needed ? torch::CapturedTraceback::gather(true, true, h.with_cpp) : nullptr;
 }
 
@@ -67,7 +67,7 @@ std::string on_one_line(std::string text) {
 void note_allocation(const Held& held) {
   auto& h = history();
   if (C10_LIKELY(!h.traced)) return;
-  std::deque<Entry> forgotten;  // let go after the lock: code objects of Python go with it
+  std::deque<Entry> forgotten;  // freed after the lock, because this frees Python code objects
   std::lock_guard<std::mutex> lock(h.mutex);
   const Traceback from = h.context >= kAllocationContext ? held.from : nullptr;
   note("segment_alloc", held, from);
@@ -130,11 +130,11 @@ void record_history(bool traced, int context, bool with_cpp, size_t most, bool c
   h.context = context;
   h.with_cpp = with_cpp;
   h.most = most;
-  if (clear || !traced) forgotten.swap(h.entries);  // as torch: what is switched off is empty
+  if (clear || !traced) forgotten.swap(h.entries);  // as in torch: a disabled history is empty
 }
 
-// Lines of fields between tabs: F file line name; S the numbers of its frames; G a segment, and P each of its pieces;
-// T what happened. Memory that is no piece of a segment is a segment with one piece.
+// Lines with fields separated by tabs: F file line name; S the numbers of its frames; G a segment, and P each of its
+// pieces; T an event. Memory that is not a piece of a segment is written as a segment with one piece.
 std::string dump_history() {
   auto& h = history();
   const std::vector<Held> held = held_outside_segments();
@@ -160,7 +160,7 @@ std::string dump_history() {
       told << "P\t" << reinterpret_cast<uintptr_t>(piece.address) << '\t' << piece.size << '\t' << piece.requested << '\t'
            << int(piece.state) << '\t' << number(piece.from) << '\n';
   };
-  std::vector<std::vector<SegmentView>> views;  // they keep their tracebacks until those are read below
+  std::vector<std::vector<SegmentView>> views;  // they keep their tracebacks until these are read below
   for (int i = 0; i < config.count; i++) {
     views.push_back(view_segments(static_cast<DeviceIndex>(i)));
     for (const SegmentView& segment : views.back()) tell(i, segment);

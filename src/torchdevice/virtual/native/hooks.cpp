@@ -1,8 +1,8 @@
-// What ATen asks of a backend: its hooks (MPS, CUDA, XPU) and its random generator.
+// The hooks that ATen calls on a backend (MPS, CUDA, XPU), and its random generator.
 //
-// ATen keeps each hooks object in a function-local static, so a registration would come too late once anybody has
-// called it. The classes below have no data members: their vptr is written over that of the object that is there.
-// Methods without `override` exist only in some of the supported torch versions; each is checked below its class.
+// ATen stores each hooks object in a function-local static, so a registration after the first call has no effect. The
+// classes below have no data members: their vptr replaces that of the existing object. Methods without `override` exist
+// only in some of the supported torch versions. Each is checked below its class.
 #include "device.h"
 
 #include <ATen/Context.h>
@@ -18,11 +18,12 @@ namespace torchdevice {
 
 namespace {
 
-// A generator of the virtual device draws from one of the backing: the same seed gives the backing's numbers bit for bit.
-// Kernels lock the inner generator while they draw, torch's Python locks the outer one: here the inner is locked too.
+// A generator of the virtual device uses one of the backing: the same seed gives the same numbers as on the backing.
+// Kernels lock the inner generator while they draw, and torch's Python code locks the outer one. Here the inner one is
+// locked too.
 struct VirtualGenerator final : c10::GeneratorImpl {
   at::Generator inner;
-  uint64_t offset = 0;  // torch.cuda's philox offset: the CPU has none, so it is kept for who reads it back
+  uint64_t offset = 0;  // the philox offset of torch.cuda: the CPU has none, so it is only stored and returned
 
   VirtualGenerator(Device device, at::Generator draws_from)
       : GeneratorImpl(device, DispatchKeySet(config.key())), inner(std::move(draws_from)) {}
@@ -79,7 +80,7 @@ const at::Generator& default_generator(DeviceIndex device) {
   static auto* all = [] {
     auto* v = new std::vector<at::Generator>;
     for (int i = 0; i < config.count; i++) {
-      // An accelerator's own default generator is free: nobody but the virtual device can use it.
+      // The default generator of an accelerator is free: only the virtual device can use it.
       const auto index = static_cast<DeviceIndex>(i);
       const bool own = backing.is_host() || backing.is_shared(index);
       v->push_back(at::make_generator<VirtualGenerator>(
@@ -121,7 +122,7 @@ at::Generator new_generator(DeviceIndex device) {
   const at::Generator& getDefaultGenerator(DeviceIndex i = -1) const override { return default_generator(i); } \
   at::Generator getNewGenerator(DeviceIndex i = -1) const override { return new_generator(i); }
 
-// torch.mps.event knows events by numbers; they are events of the device's guard.
+// torch.mps.event refers to events by numbers. They are events of the device's guard.
 struct MPSEvents {
   std::mutex mutex;
   std::unordered_map<uint32_t, void*> made;
@@ -152,7 +153,7 @@ struct VirtualMPSHooks final : at::MPSHooksInterface {
   }
   size_t getRecommendedMaxMemory() const override { return config.capacity; }
   virtual size_t getMaxBufferLength() const { return config.capacity; }
-  // Of Metal's: 0 is no limit, and 1 is all that the device recommends.
+  // As in Metal: 0 is no limit, and 1 is the recommended maximum of the device.
   void setMemoryFraction(double share) const override {
     set_memory_limit(0, share > 0 && share < 1 ? static_cast<size_t>(config.capacity * share) : config.limit);
   }
@@ -220,8 +221,8 @@ void transplant(const Base& theirs) {
 
 }  // namespace
 
-// The other types get the interface's own answers ("not built"): torch refuses two accelerators in one process, and a
-// CUDA build counts as one even where no GPU can be seen.
+// The other types get the default answers of the interface ("not built"): torch refuses two accelerators in one
+// process, and a CUDA build counts as one even without a visible GPU.
 void install_hooks() {
   const auto is_backing = [](DeviceType type) { return type == backing.type(); };
   if (config.type == DeviceType::MPS) transplant<VirtualMPSHooks>(at::detail::getMPSHooks());

@@ -1,12 +1,12 @@
-// The one boxed kernel behind (nearly) every operator of a virtual device: check devices, hand stand-ins to the backing's
-// kernel, relabel what comes back. Also here: counts and refusals. Graphs are in graphs.cpp.
+// The boxed kernel of (nearly) every operator of a virtual device: checks devices, passes the stand-ins to the kernel
+// of the backing, and relabels its results. Also counts and refusals. Graphs are in graphs.cpp.
 //
-// Random numbers. An operator that takes a generator is given the one behind the virtual device's: nothing is shared with
-// the CPU's own. torch's one operator that draws without naming a generator, native_dropout, is in native.cpp. What is left
-// are other libraries' operators with the tag `nondeterministic_seeded`: they draw from the backing's default
-// generator. Of an accelerator that is the virtual device's own. The CPU's holds the virtual device's numbers for the
-// length of the call (`Drawing`). One of them runs at a time, so virtual devices never see each other's numbers; a thread
-// that draws on the CPU itself meanwhile does.
+// Random numbers. An operator that takes a generator is called with the inner generator of the virtual device, which is
+// separate from that of the CPU. native_dropout, the only operator of torch that draws without a generator argument, is
+// in native.cpp. The remaining ones are operators of other libraries with the tag `nondeterministic_seeded`, which use
+// the default generator of the backing. On an accelerator this is that of the virtual device. On the CPU it gets the
+// state of the virtual device's generator for the duration of the call (`Drawing`). Such calls are serialised, so
+// virtual devices do not share numbers. A thread that draws on the CPU during such a call does.
 #include "fallback.h"
 #include "relabel.h"
 
@@ -28,7 +28,7 @@ namespace {
 // ---------------------------------------------------------------------------------------------- records of operators
 struct Records {
   std::mutex mutex;
-  std::deque<OpRecord> all;  // a deque: addresses stay
+  std::deque<OpRecord> all;  // a deque: stable addresses
   std::map<std::pair<std::string, DispatchKey>, OpRecord*> by_name;
   std::unordered_map<const c10::FunctionSchema*, std::atomic<OpRecord*>> refused;
 };
@@ -40,7 +40,7 @@ Records& records() {
 // --------------------------------------------------------------------------------------------------------- refusals
 [[noreturn]] void refuse(const c10::OperatorHandle& op, OpRecord* record) {
   record->denied++;
-  // The words of the real backends, which programs match.
+  // The messages of the real backends, which programs match.
   TORCH_CHECK_NOT_IMPLEMENTED(
       !config.is_mps(), "The operator '", op.schema().operator_name(),
       "' is not currently implemented for the MPS device. If you want this op to be considered for addition please comment ",
@@ -51,7 +51,7 @@ Records& records() {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, "Could not run '", op.schema().operator_name(), "' with arguments from the '", config.key(),
       "' backend. The real backend has no such kernel in this version of torch.");
-  std::abort();  // not reached: both checks cover every device type
+  std::abort();  // unreachable: both checks cover every device type
 }
 
 void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t base, OpRecord* record) {
@@ -65,12 +65,13 @@ void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t bas
   TORCH_CHECK(false, "'", op.schema().operator_name(), "' is not implemented for '", *first, "' on the MPS device.");
 }
 
-// What Metal's average pooling says of sizes that do not divide. Forward (input, output size), backward (gradient, input).
+// The error of Metal's average pooling for sizes that do not divide. Forward (input, output size), backward (gradient,
+// input).
 void refuse_uneven(const Stack& stack, size_t base, OpRecord* record) {
   const bool forward = stack[base + 1].isIntList();
   const auto input = stack[base + (forward ? 0 : 1)].toTensor().sizes().vec();
   const auto output = forward ? stack[base + 1].toIntVector() : stack[base].toTensor().sizes().vec();
-  if (input.size() < 2 || output.size() < 2) return;  // the kernel has its own words for that
+  if (input.size() < 2 || output.size() < 2) return;  // the kernel has its own error for that
   const auto uneven = [&](size_t from_end) {
     const int64_t in = input[input.size() - from_end], out = output[output.size() - from_end];
     return in > 0 && out > 0 && std::max(in, out) % std::min(in, out) != 0;
@@ -85,13 +86,13 @@ void refuse_uneven(const Stack& stack, size_t base, OpRecord* record) {
       "[this issue](https://github.com/pytorch/pytorch/issues/96056)");
 }
 
-// Operators whose result the host waits for: torch says so of those whose shape or value depends on what tensors hold.
-// Indexing waits for masks, which become indices, and for indices of the host.
+// Operators whose result the host waits for: torch tags those whose shape or value depends on the data of tensors.
+// Indexing waits for masks, which become indices, and for indices on the host.
 bool takes_indices(const c10::FunctionSchema& schema) {
   const auto at = schema.argumentIndexWithName("indices");
   return at && schema.arguments()[*at].type()->kind() == c10::TypeKind::ListType;
 }
-// What is told the size of its result does not wait. A number for all places of a mask needs no indices.
+// An operator with a given output size does not wait. A scalar for all elements of a mask needs no indices.
 bool waits(const c10::OperatorHandle& op, const Stack& stack) {
   const auto& arguments = op.schema().arguments();
   const size_t base = stack.size() - arguments.size();
@@ -131,7 +132,7 @@ c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint
     return list;
   }
   if (v.isOptionalTensorList()) {
-    // Index lists: tensors of the host are welcome in them.
+    // Index lists may contain tensors of the host.
     c10::List<std::optional<Tensor>> list;
     for (const auto& t : v.toOptionalTensorVector()) {
       const Device indexed = call.device ? *call.device : Device(c10::kCPU);  // `self` comes first
@@ -160,7 +161,7 @@ void leave_value(Call& call, c10::IValue& v) {
   } else if (v.isTensorList()) {
     auto list = v.toTensorList();
     for (size_t i = 0; i < list.size(); i++) {
-      const Tensor t = list.extract(i);  // `leave` asks who else holds it
+      const Tensor t = list.extract(i);  // `leave` checks the number of references
       list.set(i, call.leave(t));
     }
   } else if (v.isList() && v.toListRef().size() && v.toListRef()[0].isTensorList()) {
@@ -174,9 +175,9 @@ void leave_value(Call& call, c10::IValue& v) {
   }
 }
 
-// The arguments that can hold a tensor or a device; in front of them the place of the generator.
+// The arguments that can contain a tensor or a device, preceded by the index of the generator.
 constexpr uint8_t kNone = 255;
-constexpr uint8_t kImplied = 254;  // it draws without an argument that says from where
+constexpr uint8_t kImplied = 254;  // it draws random numbers without a generator argument
 
 struct Plan {
   const uint8_t *first, *last;
@@ -187,7 +188,7 @@ struct Plan {
 Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
   const auto* plan = record->plan.load(std::memory_order_acquire);
   if (C10_UNLIKELY(!plan)) {
-    // Kept as long as its record: for ever.
+    // Never freed, as its record.
     auto* made = new std::vector<uint8_t>{op.hasTag(at::Tag::nondeterministic_seeded) ? kImplied : kNone};
     const auto& arguments = op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); i++) {
@@ -207,8 +208,9 @@ Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
   return {plan->data() + 1, plan->data() + plan->size()};
 }
 
-// While it lives, the backing's own generator goes on where the virtual device's stopped. The generators' own
-// mutexes are held only for reading and writing a state: the kernel between takes them itself.
+// While an object of this class exists, the generator of the backing continues from the state of the virtual device's
+// generator. The mutexes of the generators are held only to read and write a state, because the kernel locks them
+// itself.
 class Drawing {
  public:
   explicit Drawing(Device device)
@@ -228,7 +230,7 @@ class Drawing {
   Drawing& operator=(const Drawing&) = delete;
 
  private:
-  // Recursive: a kernel written in Python may call another operator that draws.
+  // Recursive: a kernel in Python may call another operator that draws.
   static std::recursive_mutex& one_at_a_time() {
     static auto* mutex = new std::recursive_mutex;
     return *mutex;
@@ -252,7 +254,7 @@ uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::mem
 
 [[noreturn]] void report_misfit(const c10::OperatorHandle& op, const Call& call, uint32_t flags) {
   const auto& schema = op.schema();
-  // Kernels that check no devices find it when they look at the result.
+  // Kernels that do not check devices detect it in the result.
   const auto at = schema.argumentIndexWithName(call.misfit_name);
   TORCH_CHECK(
       !(flags & kNoDeviceCheck) || !at || !schema.arguments()[*at].is_out(), "Expected out tensor to have device ",
@@ -260,7 +262,7 @@ uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::mem
   std::string method = std::string("wrapper_") + c10::toString(config.key()) + "_" +
       schema.name().substr(schema.name().find("::") + 2) + (schema.overload_name().empty() ? "" : "_" + schema.overload_name());
   c10::impl::common_device_check_failure(*call.device, call.misfit, method.c_str(), call.misfit_name);
-  std::abort();  // not reached: the check raises
+  std::abort();  // unreachable: the check raises
 }
 
 void narrow(c10::IValue& v) {
@@ -273,8 +275,8 @@ void narrow(c10::IValue& v) {
   }
 }
 
-// The operator by the backing's kernel, whatever the real device would say of it. `narrows`: a dtype that the device lacks
-// becomes one that it has.
+// The operator by the kernel of the backing, without the refusals of the real device. `narrows`: a dtype that the
+// device lacks is replaced by one that it has.
 void compute(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack, OpRecord* record, DispatchKey functionality,
     bool narrows = false) {
@@ -337,12 +339,12 @@ void compute(
   if (noting) capture_call(op, keys, std::move(before), *stack, results_from);
 }
 
-// Where the memory of the device is the host's, what it refuses can be computed there.
+// If the memory of the device is host memory, operators that it refuses can be computed there.
 void compute_refused(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   auto& r = records();
   const auto entry = [&]() -> std::atomic<OpRecord*>& {
     std::lock_guard<std::mutex> lock(r.mutex);
-    return r.refused[&op.schema()];  // its address stays
+    return r.refused[&op.schema()];  // its address is stable
   };
   std::atomic<OpRecord*>& record = entry();
   if (record == nullptr) record = make_record(toString(op.operator_name()), kDeny | kAnyDevice, 0);
@@ -363,12 +365,12 @@ struct DtypeGuard final : c10::OperatorKernel {
   explicit DtypeGuard(OpRecord* r) : record(r) {}
   void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
     refuse_dtypes(op, *stack, stack->size() - op.schema().arguments().size(), record);
-    // The autograd key of a backend without kernel of its own is where a composite's code stands.
+    // The autograd key of a backend without its own kernel has the code of a composite.
     op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
   }
 };
 
-// For operators that nobody registered by name: other libraries' operators, and those without a kernel of the backing.
+// For operators that are not registered by name: those of other libraries, and those without a kernel of the backing.
 struct BoxedFallback final : c10::OperatorKernel {
   uint32_t flags;
   DispatchKey functionality;
@@ -417,7 +419,7 @@ void run_boxed(
   if (C10_UNLIKELY(record->flags & kDeny)) refuse(op, record);
   if (C10_UNLIKELY(record->flags & kWarn)) {
     warn_fallback(op);
-    // What a Mac does with a dense operator: torch's own fallback, with its copies to the CPU and back.
+    // The behavior of a Mac for a dense operator: torch's own fallback, with copies to the CPU and back.
     if (functionality == DispatchKey::Dense) return at::native::cpu_fallback(op, stack);
   }
   if (C10_UNLIKELY(record->flags & kOnHost)) {

@@ -1,5 +1,5 @@
-// Memory of the virtual devices under their label, with a limit per device; pinned host memory.
-// The bytes are pieces of segments (segments.cpp), or come from the backing's own allocator.
+// Memory of the virtual devices with the virtual device type, with a limit per device; pinned host memory. The bytes
+// are pieces of segments (segments.cpp), or come from the allocator of the backing.
 #include "device.h"
 
 #include <ATen/Context.h>
@@ -49,7 +49,7 @@ void raise_out_of_memory(size_t asked, Device device) {
   const size_t limit = memory_limit(device.index()), most = limit ? limit : config.capacity;
   const size_t free = free_memory(device.index());
   note_out_of_memory(static_cast<int64_t>(asked), device.index(), static_cast<int64_t>(most), static_cast<int64_t>(free));
-  // More than a number of the device's own has room for.
+  // CUDA has a separate message for 2^60 bytes or more.
   TORCH_CHECK_WITH(
       OutOfMemoryError, config.type != DeviceType::CUDA || asked < (size_t(1) << 60),
       "CUDA out of memory. Tried to allocate more than 1EB memory.");
@@ -68,12 +68,12 @@ void raise_out_of_memory(size_t asked, Device device) {
 
 struct Block : Twin, Held {
   bool of_segment = false;
-  Piece* piece = nullptr;  // of a segment; null too when a checkpoint took it away
-  c10::DataPtr inner;      // memory that is no such piece
-  bool counted = false;    // here, and not by the backing's allocator
+  Piece* piece = nullptr;  // of a segment; also null if a checkpoint removed it
+  c10::DataPtr inner;      // memory that is not a piece of a segment
+  bool counted = false;    // here, and not by the allocator of the backing
   size_t place = 0;        // in `Blocks::outside`
 
-  // torch.profiler with profile_memory, which has no sizes of memory that it was not told of.
+  // torch.profiler with profile_memory, which does not know the sizes of allocations that were not reported to it.
   void tell_profiler(int64_t change) const {
     if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
     const auto now = figures(device);
@@ -83,11 +83,12 @@ struct Block : Twin, Held {
   }
 };
 
-// Blocks of freed memory are used again, with the twins that they have: making them takes longer than a small operator's share.
+// Blocks of freed memory are reused with their twins, because creating them takes longer than the rest of a small
+// operator.
 struct Blocks {
   static constexpr size_t kMostSpare = 4096;
   std::mutex mutex;
-  std::vector<Block*> outside;  // memory that is no piece of a segment
+  std::vector<Block*> outside;  // memory that is not a piece of a segment
   std::vector<Block*> spare;
 
   Block* take(const Held& held, bool of_segment) {
@@ -108,7 +109,7 @@ struct Blocks {
     return block;
   }
   void give_back(Block* block) {
-    Traceback from;  // let go after the lock: code objects of Python go with it
+    Traceback from;  // freed after the lock, because this frees Python code objects
     std::unique_lock<std::mutex> lock(mutex);
     if (!block->of_segment) {
       Block* last = outside.back();
@@ -146,7 +147,7 @@ c10::DataPtr owning(Block* block, void* address, Device labelled) {
 }
 Block* owner(void* twin) { return static_cast<Block*>(static_cast<Twin*>(twin)); }
 
-// Blocks whose memory tensors share until one of them writes. torch wants such memory to be its own context.
+// Blocks whose memory tensors share until the first write. torch requires such memory to be its own context.
 struct SharedBlocks {
   std::mutex mutex;
   std::unordered_map<const void*, Block*> all;  // by address
@@ -167,7 +168,7 @@ void free_shared(void* address) {
   free_block(static_cast<Twin*>(block));
 }
 
-Block* block_of(const c10::DataPtr& data) {  // null: memory that was not allocated under the virtual label
+Block* block_of(const c10::DataPtr& data) {  // null: memory that was not allocated for a virtual device
   if (C10_LIKELY(data.get_deleter() == &free_block)) return owner(data.get_context());
   if (data.get_deleter() != &free_shared) return nullptr;
   auto& shared = shared_blocks();
@@ -188,19 +189,19 @@ c10::DataPtr from_segments(size_t bytes, Device device, Device labelled) {
 constinit thread_local DeviceIndex allocating_for = -1;
 c10::Allocator* allocator_of_host = nullptr;
 
-// Memory of a virtual device that was allocated as the CPU's, until it gets its label or is freed. Its context is its address:
-// some kernels give memory back by its address alone.
+// Memory of a virtual device that was allocated as CPU memory, until it is relabelled or freed. Its context is its
+// address, because some kernels free memory by its address only.
 struct Lent {
   std::mutex mutex;
   std::unordered_map<const void*, Block*> all;  // by address
-  std::atomic<size_t> count{0};                 // so that the host's own memory is freed without a look
+  std::atomic<size_t> count{0};                 // so that the host's own memory is freed without a lookup
 
   void add(Block* block) {
     std::lock_guard<std::mutex> lock(mutex);
     all[block->address] = block;
     count = all.size();
   }
-  Block* remove(const void* address) {  // null: it is not there
+  Block* remove(const void* address) {  // null: not found
     if (C10_LIKELY(count.load(std::memory_order_relaxed) == 0)) return nullptr;
     std::lock_guard<std::mutex> lock(mutex);
     const auto found = all.find(address);
@@ -220,11 +221,11 @@ void free_on_host(void* address) {
   else allocator_of_host->raw_deleter()(address);
 }
 
-// A number that a kernel of the CPU converts to another dtype: those of a GPU need no memory for that. A result of that size
-// is moved when it gets its label.
+// A scalar that a kernel of the CPU converts to another dtype: GPU kernels need no memory for this. A result of that
+// size is moved when it is relabelled.
 constexpr size_t kNumber = 16;
 
-// The CPU's allocator. While kernels compute for a virtual device, what they allocate is memory of that device.
+// The allocator of the CPU. While kernels compute for a virtual device, their allocations are memory of that device.
 struct LendingAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (C10_LIKELY(allocating_for < 0) || bytes <= kNumber) {
@@ -242,18 +243,19 @@ struct LendingAllocator final : c10::Allocator {
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
-// The allocator that knows what the devices of the backing hold. A device that several virtual ones share says it of all.
+// The allocator with the statistics of the backing's devices. For a device that several virtual ones share, it reports
+// the sum.
 c10::DeviceAllocator* statistics_of_backing(DeviceIndex device = 0) {
   return backing.counts(device) ? backing.device_allocator() : nullptr;
 }
 
-// What counts against a limit. What an accelerator's allocator only keeps for the next request does not.
+// The memory that counts against a limit. Memory that an accelerator's allocator only caches does not count.
 size_t limited_memory(DeviceIndex device) {
   const auto now = figures(device);
   return static_cast<size_t>((backing.is_host() ? now.reserved_bytes : now.allocated_bytes)[0].current);
 }
 
-// torch 2.10 asks allocators for it; not all of them know.
+// torch 2.10 calls it on allocators; some do not implement it.
 template <class Allocator>
 std::optional<size_t> free_memory_of(Allocator& theirs, DeviceIndex device) {
   if constexpr (requires { theirs.getMemoryInfo(device); }) {
@@ -265,7 +267,7 @@ std::optional<size_t> free_memory_of(Allocator& theirs, DeviceIndex device) {
   return std::nullopt;
 }
 
-// "Tried to allocate 20.00 MiB" in the words of an accelerator.
+// "Tried to allocate 20.00 MiB", as in the message of an accelerator.
 size_t asked_for(std::string_view said) {
   const std::string_view before = "Tried to allocate ";
   const size_t at = said.find(before);
@@ -280,7 +282,7 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
     if (keeps_segments()) return from_segments(bytes, device, device);
-    const size_t limit = memory_limit(device.index());  // refused before the host is asked for so much
+    const size_t limit = memory_limit(device.index());  // refused before the memory is requested from the host
     if (C10_UNLIKELY(limit && limited_memory(device.index()) + bytes > limit)) raise_out_of_memory(bytes, device);
     try {
       if (backing.is_host()) return label(backing.allocator()->allocate(bytes), bytes, device);
@@ -321,7 +323,7 @@ struct VirtualAllocator final : c10::DeviceAllocator {
 
 TORCHDEVICE_OVERRIDES_IF_THERE(VirtualAllocator, c10::DeviceAllocator, getMemoryInfo);  // torch 2.10
 
-// Pinned memory is ordinary host memory that remembers that it was asked to be pinned.
+// Pinned memory is ordinary host memory that is marked as pinned.
 struct PinnedRanges {
   std::mutex mutex;
   std::map<const char*, size_t> ranges;
@@ -335,7 +337,7 @@ struct PinnedBlock {
   size_t size;           // of the memory
   double free_at = 0.0;  // when the last stream that uses it is done
 };
-// Freed blocks, for the next request: torch's allocator keeps them too.
+// Freed blocks for the next request, as in torch's allocator.
 struct PinnedCache {
   std::mutex mutex;
   std::multimap<size_t, PinnedBlock*> free;
@@ -392,7 +394,7 @@ struct PinnedAllocator final : at::HostAllocator {
           return found;
         }
     }
-    Allocating none(std::nullopt);  // it is memory of the host
+    Allocating none(std::nullopt);  // it is host memory
     return new PinnedBlock{c10::GetAllocator(c10::kCPU)->allocate(size), size};
   }
 };
@@ -402,7 +404,7 @@ struct PinnedAllocator final : at::HostAllocator {
 void free_block(void* twin) {
   Block* block = owner(twin);
   retire(*block);
-  const c10::DataPtr inner = std::move(block->inner);  // freed when the block is back
+  const c10::DataPtr inner = std::move(block->inner);  // freed when the block is returned
   if (block->of_segment) {
     Happened happened;
     give_back_piece(block->device, block->piece, happened);
@@ -477,7 +479,7 @@ size_t free_memory(DeviceIndex device) {
   const size_t held = limited_memory(device);
   const size_t most = usable_memory(device), ours = most > held ? most - held : 0;
   auto* theirs = statistics_of_backing(device);
-  // Other processes have some of an accelerator's memory.
+  // Other processes use a part of the accelerator's memory.
   return theirs ? std::min(ours, free_memory_of(*theirs, device).value_or(ours)) : ours;
 }
 
@@ -486,7 +488,7 @@ c10::CachingDeviceAllocator::DeviceStats figures(DeviceIndex device) {
   auto* theirs = statistics_of_backing(device);
   if (!theirs) return ours;
   auto stats = theirs->getDeviceStats(device);
-  stats.num_ooms = ours.num_ooms;  // theirs, and those of a limit
+  stats.num_ooms = ours.num_ooms;  // those of the backing and those of the limit
   return stats;
 }
 
@@ -533,7 +535,7 @@ c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
 }
 
 c10::Allocator* virtual_allocator() {
-  static auto* allocator = new VirtualAllocator;  // outlives every tensor
+  static auto* allocator = new VirtualAllocator;  // never destroyed: it outlives every tensor
   return allocator;
 }
 
@@ -560,7 +562,7 @@ bool is_pinned(const void* data) {
 }
 
 void pin(const void* data, size_t bytes) {
-  at::globalContext().lazyInitDevice(config.type);  // else torch takes no address for pinned
+  at::globalContext().lazyInitDevice(config.type);  // otherwise torch does not treat any address as pinned
   auto& all = pinned_ranges();
   std::lock_guard<std::mutex> lock(all.mutex);
   all.ranges[static_cast<const char*>(data)] = bytes;
@@ -574,7 +576,7 @@ void unpin(const void* data) {
 
 void install_allocators() {
   if (keeps_segments()) {
-    static auto* lending = new LendingAllocator;  // outlives every tensor
+    static auto* lending = new LendingAllocator;  // never destroyed: it outlives every tensor
     allocator_of_host = c10::GetAllocator(c10::kCPU);
     c10::SetAllocator(c10::kCPU, lending, 255);
   }

@@ -1,6 +1,6 @@
-// Operators that need a kernel of their own: those that make or view memory, copies between devices, composites whose
-// C++ looks at the device type, and a few that only the real CUDA and MPS backends have.
-// Prefer boxed kernels: they carry no C++ signature, which differs between torch versions.
+// Operators that need their own kernel: those that create or view memory, copies between devices, composites whose C++
+// code checks the device type, and a few that only the real CUDA and MPS backends have. Prefer boxed kernels: they have
+// no C++ signature, which differs between torch versions.
 #include "relabel.h"
 
 #include <ATen/EmptyTensor.h>
@@ -32,7 +32,7 @@ using c10::IValue;
 using c10::OperatorHandle;
 
 void count(const char* name) { make_record(name, 0, 0)->calls.fetch_add(1, std::memory_order_relaxed); }
-// A record of its own a call site: no look-up by name on the hot path.
+// One record per call site: no lookup by name on the hot path.
 #define COUNT(name)                                          \
   do {                                                       \
     static OpRecord* record = make_record(name, 0, 0);       \
@@ -47,7 +47,7 @@ void check_new(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> 
   check_dtype(c10::dtype_or_default(dtype));
 }
 
-// Called with everything that is new and that nothing was written to yet.
+// Called with every new tensor before the first write.
 Tensor finished(Tensor made) {
   if (C10_UNLIKELY(capturing())) capture_own(made);
   auto& context = at::globalContext();
@@ -95,7 +95,7 @@ Tensor& set_empty(Tensor& self) {
 
 Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   COUNT("aten::copy_");
-  // The host waits for such a copy, unless it is one that goes on by itself.
+  // The host waits for such a copy, unless it is asynchronous.
   if (C10_UNLIKELY(capturing() && !is_virtual(self)) && !(non_blocking && self.has_storage() && is_pinned(self.storage().data())))
     refuse_to_wait();
   if (C10_UNLIKELY(capturing() && is_virtual(self))) capture_touch(self);
@@ -131,7 +131,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   return self;
 }
 
-// What torch's own fallback writes results into an out= argument with.
+// The function with which torch's own fallback writes results to an out= argument.
 Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
   dst.resize_(self.sizes());
   Tensor to = dst;
@@ -158,7 +158,7 @@ void give(const OperatorHandle& op, Stack* stack, Results&&... results) {
   torch::jit::push(*stack, std::forward<Results>(results)...);
 }
 
-// The math path adds its mask; the operator above it has made numbers of a mask of booleans by then.
+// The math path adds its mask. The operator above it has already converted a boolean mask to numbers.
 std::optional<Tensor> additive(
     const std::optional<Tensor>& mask, c10::ScalarType dtype, double least = -std::numeric_limits<double>::infinity()) {
   if (!mask || !mask->defined() || mask->scalar_type() != c10::kBool) return mask;
@@ -174,7 +174,7 @@ Stack math_attention(const OperatorHandle& op, const Stack& s) {
                   argument(op, s, "scale"), gqa.isNone() ? IValue(false) : gqa});
 }
 
-// CUDA's memory-efficient kernel reads masks whose rows begin at multiples of eight elements.
+// CUDA's memory-efficient kernel needs masks whose rows start at multiples of eight elements.
 Tensor aligned(const Tensor& mask) {
   constexpr int64_t kMultiple = 8;
   bool fits = mask.stride(-1) == 1;
@@ -193,7 +193,7 @@ c10::TypedOperatorHandle<Signature> typed(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
-// CUDA's own choice among its kernels, which are called with the virtual tensors: autograd's formulas apply.
+// CUDA's own choice among its kernels, which are called with the virtual tensors, so that autograd's formulas apply.
 class FusedAttention {
   using In = const Tensor&;
   using MaybeIn = const std::optional<Tensor>&;
@@ -209,14 +209,14 @@ class FusedAttention {
       const int64_t last = query.size(-1), padding = last % 8 ? 8 - last % 8 : 0;
       if (!padding) return std::get<0>(flash_.call(query, key, value, dropout, causal, false, scale));
       const auto padded = [&](In t) { return at::pad(t, {0, padding}); };
-      // The scale belongs to the size before the padding.
+      // The scale is that of the size before the padding.
       const Scale by = scale ? scale : 1.0 / std::sqrt(static_cast<double>(last));
       return std::get<0>(flash_.call(padded(query), padded(key), padded(value), dropout, causal, false, by)).slice(-1, 0, last);
     }
     const bool wanted =
         at::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
     if (choice == kCudnn) {
-      constexpr double kLeast = -65504.0;  // as torch does: cuDNN cannot take -inf
+      constexpr double kLeast = -65504.0;  // as in torch: cuDNN does not support -inf
       const auto bias = additive(mask, query.scalar_type(), kLeast);
       return std::get<0>(cudnn_.call(query, key, value, bias, wanted, dropout, causal, false, scale));
     }
@@ -263,7 +263,7 @@ void attention_mps(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
 }
 void choose_math(const OperatorHandle& op, DispatchKeySet, Stack* stack) { give(op, stack, int64_t(0)); }
 void answer_false(const OperatorHandle& op, DispatchKeySet, Stack* stack) { give(op, stack, false); }
-// The memory is not given to anybody else before that stream has come this far.
+// The memory is not reused before the stream has reached this point.
 void record_stream(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const Tensor self = argument(op, *stack, "self").toTensor();
   const c10::Stream stream = argument(op, *stack, "s").toStream();
@@ -271,8 +271,8 @@ void record_stream(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
 }
 
-// The CPU's kernel is written in operators: with the virtual tensors themselves each of those comes back to us, and the
-// one that draws takes the virtual device's generator.
+// The kernel of the CPU calls operators. With the virtual tensors, each of them is dispatched to this library again,
+// and the one that draws uses the generator of the virtual device.
 void dropout(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   count("aten::native_dropout");
   const bool nested = keys.has(DispatchKey::NestedTensor);
@@ -281,7 +281,7 @@ void dropout(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
       DispatchKeySet(backing.key(nested ? DispatchKey::NestedTensor : DispatchKey::Dense)), stack);
 }
 
-// The composite asks for a type of device: CUDA's takes the fused kernel, and so do virtual devices on CUDA.
+// The composite checks the device type: on CUDA it uses the fused kernel, and virtual devices on CUDA do too.
 void fused_dropout(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const IValue input = argument(op, *stack, "input"), p = argument(op, *stack, "p"), train = argument(op, *stack, "train");
   if (!train.toBool() || p.toDouble() <= 0 || p.toDouble() >= 1 || input.toTensor().numel() == 0)
@@ -289,7 +289,7 @@ void fused_dropout(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   give(op, stack, call_op("aten::native_dropout", {input, p, train})[0]);
 }
 
-// The CPU's softmax kernels refuse half_to_float=True, those of GPUs do not.
+// The softmax kernels of the CPU refuse half_to_float=True, those of GPUs do not.
 void softmax(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   if ((*stack)[base + 2].toBool()) {
@@ -326,7 +326,7 @@ void gru_cell(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   give(op, stack, (argument(op, *stack, "hx").toTensor() - fresh) * update + fresh, in.detach());
 }
 
-// cuDNN draws for the dropout between layers from a state of its own, one per device, as torch.cuda has it.
+// cuDNN draws for the dropout between layers from its own state, one per device, as in torch.cuda.
 IValue dropout_state(const Tensor& input, double p) {
   static auto* mutex = new std::mutex;
   static auto* states = new std::map<DeviceIndex, IValue>;
@@ -340,8 +340,9 @@ IValue dropout_state(const Tensor& input, double p) {
   return state;
 }
 
-// torch's composites take cuDNN for tensors that say CUDA. Its operator is called with the virtual tensors: autograd's formula
-// applies. Weights need not lie in one piece: they are put together at every call, without torch's warning about it.
+// torch's composites use cuDNN for tensors with the type CUDA. Its operator is called with the virtual tensors, so that
+// autograd's formula applies. Weights need not be contiguous: they are concatenated at every call, without torch's
+// warning.
 bool cudnn_recurrent(const OperatorHandle& op, Stack* stack) {
   if (backing.type() != DeviceType::CUDA || !argument(op, *stack, "train").toBool()) return false;
   const std::map<std::string_view, int64_t> modes{
@@ -380,8 +381,8 @@ bool cudnn_recurrent(const OperatorHandle& op, Stack* stack) {
   return true;
 }
 
-// Without gradients the backing computes the whole composite. (On the CPU that is for XPU, whose own is a stub of oneDNN.) With
-// gradients it is cuDNN, or the composite decomposes.
+// Without gradients the backing computes the whole composite. (On the CPU this is for XPU, whose own composite is a
+// stub of oneDNN.) With gradients cuDNN is used, or the composite decomposes.
 void recurrent(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   bool differentiable = false;
   for (size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); i++) {
@@ -396,7 +397,7 @@ void recurrent(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
     op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
 }
 
-// mm(a, b, out_dtype) and its kin: the CPU has no kernel that accumulates into another dtype.
+// mm(a, b, out_dtype) and similar operators: the CPU has no kernel that accumulates into another dtype.
 void typed_product(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const auto dtype = argument(op, *stack, "out_dtype").toScalarType();
   const auto& arguments = op.schema().arguments();
@@ -413,7 +414,7 @@ void typed_product(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   give(op, stack, result);
 }
 
-// What SyncBatchNorm calls on GPUs. The channel is dimension 1; statistics are float32.
+// The operators that SyncBatchNorm calls on GPUs. The channel is dimension 1; statistics are float32.
 std::vector<int64_t> all_but_channel(const Tensor& x) {
   std::vector<int64_t> dims{0};
   for (int64_t d = 2; d < x.dim(); d++) dims.push_back(d);
@@ -474,12 +475,12 @@ void batch_norm_backward_elemt(const OperatorHandle& op, DispatchKeySet, Stack* 
 
 void lazy_clone(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const Tensor self = tensor(op, stack, "self");
-  // A graph notes copies.
+  // A graph records copies.
   const bool can_wait = !capturing() && make_shareable(*self.storage().unsafeGetStorageImpl());
   give(op, stack, can_wait ? at::native::_lazy_clone(self) : self.clone());
 }
 
-// Composites of torch that look for a kernel by the type of the device.
+// Composites of torch that choose a kernel by the device type.
 void on_backing(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   run_boxed(op, keys, stack, make_record(toString(op.operator_name()), 0, 0));
 }
@@ -500,7 +501,7 @@ void sum_of_numbers(const OperatorHandle& op, DispatchKeySet keys, Stack* stack)
   give(op, stack, out.defined() ? out.resize_(result.sizes()).copy_(result) : result);
 }
 
-// A Mac's sums are of float32 or int32; the CPU's are of float64 unless the weights are float32.
+// On a Mac the sums are float32 or int32. On the CPU they are float64 unless the weights are float32.
 void bincount(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const Tensor weights = tensor(op, stack, "weights");
   if (weights.defined()) (*stack)[stack->size() - 2] = weights.to(c10::kFloat);
@@ -508,7 +509,7 @@ void bincount(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   if (weights.defined() && !weights.is_floating_point()) stack->back() = stack->back().toTensor().to(c10::kInt);
 }
 
-// In the words of a Mac.
+// With the error message of a Mac.
 void isin(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const Tensor elements = tensor(op, stack, "elements"), among = tensor(op, stack, "test_elements");
   if (!elements.numel() || !among.numel()) return on_backing(op, keys, stack);
@@ -517,14 +518,14 @@ void isin(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   on_backing(op, keys, stack);
 }
 
-// A Mac draws floating-point and complex numbers, and no integers.
+// A Mac draws floating-point and complex numbers, but no integers.
 void normal(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const auto dtype = tensor(op, stack, "self").scalar_type();
   TORCH_CHECK_TYPE(!c10::isIntegralType(dtype, /*includeBool=*/true), "normal_ is not supported for ", dtype, " on MPS");
   on_backing(op, keys, stack);
 }
 
-// torch takes cuDNN's kernels for bilinear samples between the corners' centres, with zeros beyond them.
+// torch uses cuDNN's kernels for bilinear samples with aligned corners and zero padding.
 constexpr int64_t kBilinear = 0, kZeros = 0;
 void cudnn_grid_sampler(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   give(op, stack, at::grid_sampler_2d(tensor(op, stack, "self"), tensor(op, stack, "grid"), kBilinear, kZeros, true));
@@ -536,7 +537,7 @@ void cudnn_grid_sampler_backward(const OperatorHandle& op, DispatchKeySet, Stack
   give(op, stack, input, grid);
 }
 
-// What autograd and autocast know by cuDNN's name.
+// The names of cuDNN that autograd and autocast use.
 void cudnn_convolution(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const IValue more = argument(op, *stack, "output_padding");
   const bool transposed = more.isIntList();
@@ -549,8 +550,8 @@ void cudnn_convolution(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   give(op, stack, result[0].toTensor());
 }
 
-// Weights of four bits. GPUs take two of them per byte, the first in the upper half, and give blocks for their kernels; here
-// such a tensor has the shape of CUDA's and holds what the CPU's kernel reads.
+// 4-bit weights. GPUs store two of them per byte, the first in the upper half, and return blocks for their kernels.
+// Here such a tensor has the shape of CUDA's and the content that the CPU's kernel reads.
 void pack_four_bits(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const Tensor bytes = tensor(op, stack, "self");
   const int64_t tiles = argument(op, *stack, "innerKTiles").toInt();
@@ -572,7 +573,8 @@ void four_bit_product(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
                           {self, packed, argument(op, *stack, "qGroupSize"), argument(op, *stack, "qScaleAndZeros")})[0]);
 }
 
-// kForHost: always on the CPU, and on an accelerator that lacks the operator. kFused: only on CUDA. kUnfused: not there.
+// kForHost: always on the CPU, and on an accelerator that lacks the operator. kFused: only on CUDA. kUnfused: not on
+// CUDA.
 enum Where {
   kBackend = 1, kAutograd = 2, kMpsOnly = 4, kGpuOnly = 8, kXpuOnly = 16, kNested = 32, kForHost = 64, kFused = 128, kUnfused = 256
 };
@@ -649,7 +651,7 @@ std::string& registered() {
 
 template <class F>
 void put(DispatchKey key, const char* name, F&& function) {
-  // Kept for the life of the process: a destroyed Library takes its registrations back.
+  // Never destroyed: a destroyed Library removes its registrations.
   static auto* libraries = new std::map<DispatchKey, torch::Library>;
   libraries->try_emplace(key, torch::Library::IMPL, "aten", std::make_optional(key), __FILE__, __LINE__)
       .first->second.impl(name, std::forward<F>(function));

@@ -1,8 +1,9 @@
-// Times every operator that any thread runs, by name and by the type of device that its tensors are on.
+// Measures the time of every operator in all threads, by name and by the device type of its tensors.
 //
-// A library of its own, for `run --profile`, on real devices too; it is here because this is where things are compiled.
-// A callback of torch's own (RecordFunction) brackets each operator. Time that nested operators took is theirs. What
-// happens between push and pop (an operator that runs elsewhere) counts as one piece, for the operator around it.
+// A separate library, for `run --profile`, also on real devices. It is in this folder because all C++ sources are
+// compiled here. A callback of torch (RecordFunction) encloses each operator. The time of nested operators is not
+// counted for the outer one. The time between push and pop (an operator that runs on another device) is counted as one
+// piece, for the enclosing operator.
 #include <ATen/record_function.h>
 #include <c10/core/DeviceType.h>
 
@@ -27,7 +28,7 @@ struct Figure {
   int64_t nanoseconds = 0;
 };
 
-// One a thread, so that threads do not wait for each other; the mutex is for whoever reads.
+// One per thread, so that threads do not wait for each other. The mutex is for the reader.
 struct Table {
   std::mutex mutex;
   std::map<std::string, Figure, std::less<>> figures[static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)];
@@ -55,7 +56,7 @@ int64_t now() {
 struct Running : at::ObserverContext {
   Running* around = nullptr;
   const char* name = nullptr;
-  std::string label;  // who runs it, if it runs elsewhere
+  std::string label;  // the executor, if it runs on another device
   c10::DeviceType device = c10::DeviceType::CPU;
   int64_t started = 0;
   int64_t nested = 0;
@@ -93,7 +94,7 @@ void enter(Running& running) {
   running.started = now();
 }
 
-// How long it took by itself; its whole time is time that the one around it did not take.
+// The operator's own time. Its total time is subtracted from that of the enclosing operator.
 int64_t leave(Running& running) {
   const int64_t whole = now() - running.started;
   innermost = running.around;
@@ -104,7 +105,7 @@ int64_t leave(Running& running) {
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
   if (innermost != nullptr && !innermost->label.empty()) return nullptr;
   const std::string_view name = function.name();
-  if (name.starts_with("autograd::engine")) return nullptr;  // brackets around operators, no operator
+  if (name.starts_with("autograd::engine")) return nullptr;  // ranges around operators, not operators
   auto running = std::make_unique<Running>();
   running->name = function.name();
   running->device = device_of(function, running->is_half);
@@ -114,7 +115,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
 
 void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   auto* running = static_cast<Running*>(context);
-  if (running == nullptr || innermost != running) return;  // began before us, or ended on another thread
+  if (running == nullptr || innermost != running) return;  // it began before the observation, or ended on another thread
   const int64_t own = leave(*running);
   if (running->is_half) half_nanoseconds += own;
   Table& table = own_table();
@@ -122,18 +123,18 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   auto& figures = table.figures[static_cast<int>(running->device)];
   auto found = figures.find(std::string_view(function.name()));
   if (found == figures.end()) found = figures.emplace(function.name(), Figure{}).first;
-  found->second.calls += running->ran_elsewhere ? 0 : 1;  // what is left is the way there and back
+  found->second.calls += running->ran_elsewhere ? 0 : 1;  // the rest is the time of the copies
   found->second.nanoseconds += own;
 }
 
-// A program may give its functions any name; tabs and line breaks are what separates columns and rows.
+// A program may give its functions any name. Tabs and line breaks separate columns and rows.
 std::string in_one_cell(std::string name) {
   std::replace_if(name.begin(), name.end(), [](char c) { return c == '\t' || c == '\n'; }, ' ');
   return name;
 }
 
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
-thread_local std::string text;  // of the last answer: valid until the next call on this thread
+thread_local std::string text;  // of the last result: valid until the next call on this thread
 
 }  // namespace
 
@@ -176,7 +177,7 @@ EXPORT int td_observe_pop() {
   return 0;
 }
 
-// What operators with float16 on the CPU took of all that.
+// The time of operators with float16 on the CPU.
 EXPORT int64_t td_observed_half() { return half_nanoseconds; }
 
 // Rows of "operator\tdevice or label\tcalls\tnanoseconds".

@@ -1,9 +1,10 @@
-// Virtual tensor <-> tensor of the backing over the same bytes, for strided, sparse, nested and quantized layouts.
+// Conversion between virtual tensors and tensors of the backing over the same bytes, for strided, sparse, nested and
+// quantized layouts.
 //
-// A virtual storage cannot simply be lent to a tensor of the backing: views made inside a kernel take their device from the
-// storage. So each virtual storage has a *twin* StorageImpl. It is kept with the memory, without a reference to it, and lent
-// to one call at a time; a second call at the same time makes its own. When a kernel keeps its input (quantizers, asynchronous
-// collectives), the twin is given a reference to the original and is lent no more.
+// A virtual storage cannot be used directly for a tensor of the backing, because views that a kernel creates take their
+// device from the storage. Therefore each virtual storage has a *twin* StorageImpl. It is cached with the memory,
+// without a reference to it, and lent to one call at a time; a concurrent call creates its own. If a kernel keeps its
+// input (quantizers, asynchronous collectives), the twin gets a reference to the original and is no longer lent.
 #include "relabel.h"
 
 #include <ATen/NestedTensorImpl.h>
@@ -26,7 +27,7 @@ void drop_reference(void* storage) {
   c10::raw::intrusive_ptr::decref(static_cast<StorageImpl*>(storage));
 }
 
-// A storage of `device` over the bytes of `of`, which it does not keep alive.
+// A storage of `device` over the bytes of `of`, without a reference to them.
 c10::intrusive_ptr<StorageImpl> lend(StorageImpl* of, Device device, c10::Allocator* allocator) {
   return c10::make_intrusive<StorageImpl>(
       StorageImpl::use_byte_size_t(), static_cast<int64_t>(of->nbytes()),
@@ -37,14 +38,14 @@ c10::intrusive_ptr<StorageImpl> lend_to_backing(StorageImpl* original) {
 }
 bool is_lent(StorageImpl& storage) { return storage._mutable_data_ptr_no_checks().get_context() == nullptr; }
 
-// From now on it keeps the bytes of `of` alive.
+// Makes it hold a reference to the bytes of `of`.
 void let_own(StorageImpl& storage, StorageImpl* of) {
   c10::raw::intrusive_ptr::incref(of);
   storage.set_data_ptr_noswap(
       c10::DataPtr(storage._mutable_data_ptr_no_checks().get(), of, &drop_reference, storage.device()));
 }
 
-// A storage of the backing that nobody else holds becomes one of the virtual device.
+// Converts a storage of the backing without other references to one of the virtual device.
 void make_virtual(StorageImpl& storage, Device device) {
   auto& data = storage._mutable_data_ptr_no_checks();
   data = label(std::move(data), storage.nbytes(), device);
@@ -60,7 +61,7 @@ Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
   return Tensor(std::move(impl));
 }
 
-// `==` calls a function of the C library, which takes longer than a few comparisons.
+// `==` calls a function of the C library, which is slower than a few comparisons.
 bool same(c10::IntArrayRef a, c10::IntArrayRef b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); i++)
@@ -68,14 +69,14 @@ bool same(c10::IntArrayRef a, c10::IntArrayRef b) {
   return true;
 }
 
-// Whether a tensor over the twin is what `dense_shell` would make for `t`.
+// Whether a tensor over the twin equals the result of `dense_shell` for `t`.
 bool fits(const Tensor& shell, const Tensor& t) {
   return shell.defined() && shell.dtype() == t.dtype() && (t.key_set() & kLazyBits).empty() &&
       !t.unsafeGetTensorImpl()->is_wrapped_number() && shell.storage_offset() == t.storage_offset() &&
       same(shell.sizes(), t.sizes()) && same(shell.strides(), t.strides());
 }
 
-// Whether such a tensor can be used again: nobody else has it, and the kernel left nothing on it.
+// Whether such a tensor can be reused: there are no other references, and the kernel has not changed its metadata.
 bool is_reusable(const Tensor& shell, const StorageImpl* twin) {
   const auto* impl = shell.unsafeGetTensorImpl();
   return shell.use_count() == 1 && impl->layout() == c10::kStrided && !shell.is_nested() && !shell.is_quantized() &&
@@ -83,7 +84,7 @@ bool is_reusable(const Tensor& shell, const StorageImpl* twin) {
       !impl->is_wrapped_number() && impl->autograd_meta() == nullptr;
 }
 
-// The kept stand-in gets the geometry of `t`.
+// The cached tensor gets the geometry of `t`.
 void fit(Twin& kept, const Tensor& t) {
   if (fits(kept.shell, t)) return;
   if (!kept.shell.defined() || t.unsafeGetTensorImpl()->is_wrapped_number()) {
@@ -95,7 +96,7 @@ void fit(Twin& kept, const Tensor& t) {
   impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
 }
 
-// The twin becomes one of the original's memory, as that is now.
+// The twin refers to the current memory of the original.
 void seat(Twin& kept, StorageImpl* original) {
   if (C10_UNLIKELY(!kept.storage)) {
     kept.storage = lend_to_backing(original);
@@ -136,7 +137,7 @@ Tensor nested_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
 
 Tensor coo_shell(const Tensor& t, const Tensor& indices, const Tensor& values, DispatchKey key) {
   auto* source = coo(t);
-  c10::DeviceGuard guard(values.device());  // it takes the index of the current one
+  c10::DeviceGuard guard(values.device());  // it gets the index of the current device
   auto impl = c10::make_intrusive<at::SparseTensorImpl>(DispatchKeySet(key), t.dtype());
   impl->raw_resize_(source->sparse_dim(), source->dense_dim(), source->sizes());
   impl->set_indices_and_values_unsafe(indices, values);
@@ -150,7 +151,7 @@ Tensor csr_shell(const Tensor& t, const Tensor& compressed, const Tensor& plain,
   return Tensor(std::move(impl));
 }
 
-// What tells a dense tensor of a backend without anything special from all others.
+// The dispatch keys that distinguish a plain dense tensor from all others.
 constexpr DispatchKeySet kTelling =
     DispatchKeySet(DispatchKeySet::RAW, c10::full_backend_mask) |
     DispatchKeySet({DispatchKey::Dense, DispatchKey::Quantized, DispatchKey::Sparse, DispatchKey::SparseCsr,
@@ -177,7 +178,7 @@ void retire(Twin& twin) {
 
 // ------------------------------------------------------------------------------------------------------- going in
 int Call::separate(StorageImpl* original) {
-  c10::DeviceGuard guard(original->device());  // a copy is made on the current one
+  c10::DeviceGuard guard(original->device());  // a copy is created on the current device
   original->mutable_data();
   const int known = own_.of(original);
   if (known < 0) return known;
@@ -211,7 +212,7 @@ int Call::twin(const c10::Storage& storage, bool written) {
   return place;
 }
 
-// Fills the pair, or returns the stand-in that the tensor has already.
+// Fills the pair, or returns the existing stand-in of the tensor.
 Tensor Call::dense_stand_in(const Tensor& t, Pair& pair, bool written) {
   auto* impl = t.unsafeGetTensorImpl();
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -293,12 +294,13 @@ c10::Storage Call::original_storage(const c10::Storage& of_backing) {
   auto* storage = of_backing.unsafeGetStorageImpl();
   if (const int known = twins_.of(storage); known >= 0)
     return c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(storages_[known].original));
-  if (storage->device().type() == config.type) return of_backing;  // relabelled a moment ago
+  if (storage->device().type() == config.type) return of_backing;  // it was just relabelled
   for (auto& a : adopted_)
     if (a.first == storage) return a.second;
   const Device target = device ? *device : Device(config.type, current_device());
   if (of_backing.use_count() > 1) {
-    // Somebody else holds it too (a second result, a quantizer's scales): leave theirs alone, share the bytes.
+    // There are other references (a second result, a quantizer's scales): they are not changed, and the bytes are
+    // shared.
     c10::Storage shared(lend(storage, target, virtual_allocator()));
     let_own(*shared.unsafeGetStorageImpl(), storage);
     adopted_.emplace_back(storage, shared);
@@ -310,7 +312,7 @@ c10::Storage Call::original_storage(const c10::Storage& of_backing) {
 
 Tensor Call::leave(const Tensor& t) {
   if (!t.defined() || !is_on_backing(t)) return t;
-  if (t.use_count() > 1 || !foreign_tensors_.empty()) {  // else it is new: stand-ins are held here too
+  if (t.use_count() > 1 || !foreign_tensors_.empty()) {  // otherwise it is new: stand-ins have further references here
     if (const int known = stand_ins_.of(t.unsafeGetTensorImpl()); known >= 0) return pairs_[known].original;
     for (auto* impl : foreign_tensors_)
       if (impl == t.unsafeGetTensorImpl()) return t;
@@ -331,7 +333,7 @@ Tensor Call::leave(const Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
   if (C10_UNLIKELY(t.use_count() > 1 || !impl->allow_tensor_metadata_change()))
     return dense_shell(t, original_storage(storage), config.key());
-  // Nobody but the caller's stack holds it: the tensor itself becomes virtual.
+  // Only the stack of the caller refers to it: the tensor itself becomes virtual.
   impl->set_storage_keep_dtype(original_storage(storage));
   impl->_change_backend_component_keys(impl->device());
   return t;
@@ -396,7 +398,7 @@ const Tensor* Loans::take(const Tensor& t, bool written) {
 std::optional<at::TensorList> Loans::take(at::TensorList list, bool written) {
   lists_.emplace_back();
   std::vector<Tensor>& stand_ins = lists_.back();
-  stand_ins.reserve(list.size());  // their addresses stay
+  stand_ins.reserve(list.size());  // stable addresses
   for (const Tensor& t : list) {
     const size_t before = loans_.size();
     const Tensor* found = take(t, written);
@@ -506,7 +508,7 @@ void Call::settle() {
     auto* twin = s.twin.get();
     void* bytes = twin->_mutable_data_ptr_no_checks().get();
     if (C10_UNLIKELY(bytes != s.original->_mutable_data_ptr_no_checks().get())) {
-      if (s.kept) forget(s);  // it goes with the memory that the original had
+      if (s.kept) forget(s);  // it is freed with the memory that the original had
       c10::DataPtr fresh = std::move(twin->_mutable_data_ptr_no_checks());
       s.original->set_data_ptr_noswap(label(std::move(fresh), twin->nbytes(), s.original->device()));
       twin->set_data_ptr_noswap(c10::DataPtr(s.original->_mutable_data_ptr_no_checks().get(), twin->device()));

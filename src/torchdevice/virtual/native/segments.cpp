@@ -1,6 +1,6 @@
-// Memory of a virtual CUDA or XPU device on the CPU, kept as torch's own allocators keep that of a GPU: taken from the host in
-// segments, handed out in pieces, kept for the next request when they are freed. So statistics, snapshots, the pools of graphs
-// and addresses that are used again are those that a program sees on a GPU.
+// Memory of a virtual CUDA or XPU device on the CPU, managed as in torch's allocators for GPUs: allocated from the host
+// in segments, divided into pieces, and cached when a piece is freed. Statistics, snapshots, the pools of graphs and
+// reused addresses are therefore those that a program sees on a GPU.
 #include "device.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <tuple>
 
-#if defined(__SANITIZE_ADDRESS__)  // `make sanitize` finds uses of freed memory although the segment is kept
+#if defined(__SANITIZE_ADDRESS__)  // `make sanitize` detects uses of freed memory although the segment is cached
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
@@ -25,20 +25,20 @@ namespace {
 
 using Statistics = c10::CachingDeviceAllocator::DeviceStats;
 
-// torch's figures
+// the constants of torch
 constexpr size_t kSmallest = 512;           // sizes are multiples of it
-constexpr size_t kSmallMost = 1 << 20;      // larger pieces come from segments of their own kind
+constexpr size_t kSmallMost = 1 << 20;      // larger pieces use another kind of segment
 constexpr size_t kSmallSegment = 2 << 20;
 constexpr size_t kLargeSegment = 20 << 20;
-constexpr size_t kSharedMost = 10 << 20;    // larger pieces have a segment each
+constexpr size_t kSharedMost = 10 << 20;    // larger pieces have their own segment
 constexpr size_t kLargeMultiple = 2 << 20;
 constexpr size_t kKinds[] = {0, 1, 2};      // of statistics: all, small, large
-// What the driver of a GPU needs for itself.
+// The memory that the driver of a GPU reserves.
 constexpr size_t kContext = 256 << 20;
 
 size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 size_t segment_for(size_t bytes, size_t limit) {
-  if (limit && limit < kLargeSegment) return bytes;  // no GPU has so little: nothing is lost to rounding
+  if (limit && limit < kLargeSegment) return bytes;  // no GPU has so little memory: rounding has no effect
   return bytes <= kSmallMost ? kSmallSegment : bytes < kSharedMost ? kLargeSegment : rounded(bytes, kLargeMultiple);
 }
 
@@ -62,13 +62,13 @@ struct Segment {
 
 struct SegmentPool {
   c10::MempoolId_t id;
-  int users = 0;  // graphs and pools that keep it; the general one needs none
-  std::set<Piece*, ByFit> free[2]{};  // small ones, large ones
+  int users = 0;  // the number of graphs and pools that keep it; the general pool needs none
+  std::set<Piece*, ByFit> free[2]{};  // small and large pieces
 };
 
 namespace {
 
-struct Route {  // allocations of a stream or a thread that go to a pool
+struct Route {  // allocations of a stream or a thread that use a pool
   c10::MempoolId_t pool;
   std::optional<c10::StreamId> stream;
   std::thread::id thread;
@@ -80,18 +80,19 @@ struct Memory {  // of one device
   std::atomic<size_t> limit{0};
   std::map<c10::MempoolId_t, SegmentPool> pools;
   std::map<const char*, Segment> segments;  // by address
-  std::vector<Piece*> waiting;              // freed, and still used by a stream
+  std::vector<Piece*> waiting;              // freed, but still used by a stream
   std::vector<Route> routes;
 };
 
 Memory* all_memory() {
   static Memory* all = [] {
-    // A child that was forked while another thread allocated would wait for that thread, which it does not have.
+    // A child that was forked while another thread allocated would wait for that thread, which does not exist in the
+    // child.
     pthread_atfork(
         [] { for (int i = 0; i < kMaxDevices; i++) all_memory()[i].mutex.lock(); },
         [] { for (int i = 0; i < kMaxDevices; i++) all_memory()[i].mutex.unlock(); },
         [] { for (int i = 0; i < kMaxDevices; i++) all_memory()[i].mutex.unlock(); });
-    return new Memory[kMaxDevices];  // outlives every tensor
+    return new Memory[kMaxDevices];  // never destroyed: it outlives every tensor
   }();
   return all;
 }
@@ -121,7 +122,7 @@ SegmentPool& general(Memory& m) { return m.pools.try_emplace({0, 0}, SegmentPool
 bool is_general(const SegmentPool& pool) { return pool.id == c10::MempoolId_t{0, 0}; }
 bool is_split(const Piece& piece) { return piece.previous || piece.next; }
 
-// Takes `other` into `piece`, if it is a free neighbour. How many bytes that were.
+// Merges `other` into `piece` if it is a free neighbour. Returns the number of bytes.
 size_t merge(Piece& piece, Piece* other) {
   if (!other || other->state != Piece::kFree) return 0;
   piece.segment->pool->free[piece.segment->large].erase(other);
@@ -193,7 +194,7 @@ void release(Memory& m, Piece* piece, Happened& happened) {
   m.segments.erase(address);
 }
 
-// Gives whole segments back to the host: those of the general pool, of pools that nobody keeps, or of a given one.
+// Returns whole segments to the host: those of the general pool, of unused pools, or of a given pool.
 void release_unused(Memory& m, const c10::MempoolId_t& only, Happened& happened) {
   free_waiting(m, happened);
   for (auto at = m.pools.begin(); at != m.pools.end();) {
@@ -223,7 +224,7 @@ Piece* new_segment(Memory& m, SegmentPool& pool, size_t size, c10::StreamId stre
     try {
       taken = host_allocator()->allocate(bytes);
       break;
-    } catch (const c10::Error&) {  // the host has no such memory
+    } catch (const c10::Error&) {  // the host is out of memory
     }
   }
   if (!taken.get()) return nullptr;
@@ -238,7 +239,7 @@ Piece* new_segment(Memory& m, SegmentPool& pool, size_t size, c10::StreamId stre
   return segment.first;
 }
 
-// The front of a free piece that was taken out of its pool; the rest goes back.
+// The front of a free piece that was removed from its pool; the rest is returned to the pool.
 Piece* front_of(Piece* piece, size_t size) {
   auto* front = new Piece{piece->address, size, piece->stream, piece->segment};
   front->previous = piece->previous;
@@ -258,7 +259,7 @@ SegmentPool& pool_for(Memory& m, c10::StreamId stream) {
   return id == c10::MempoolId_t{0, 0} ? general(m) : m.pools.try_emplace(id, SegmentPool{id}).first->second;
 }
 
-Piece* find_piece(Memory& m, const void* address) {  // null: it begins no piece
+Piece* find_piece(Memory& m, const void* address) {  // null: no piece starts there
   auto segment = m.segments.upper_bound(static_cast<const char*>(address));
   if (segment == m.segments.begin()) return nullptr;
   for (Piece* piece = (--segment)->second.first; piece; piece = piece->next)
@@ -295,7 +296,7 @@ void give_back(Memory& m, Piece* piece, Happened& happened) {
 }  // namespace
 
 bool keeps_segments() {
-  // torch's own variable: every allocation is given back to the system at once.
+  // torch's own variable: every allocation is returned to the system immediately.
   static const bool off = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr;
   return backing.is_host() && !config.is_mps() && !off;
 }
@@ -305,14 +306,14 @@ Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened) {
   const c10::StreamId stream = current_stream(device).id();
   const Traceback from = traceback_of_allocation();
   const size_t size = std::max(kSmallest, rounded(bytes, kSmallest));
-  if (size < bytes) return nullptr;  // more than a number has room for
+  if (size < bytes) return nullptr;  // overflow
   const bool large = size > kSmallMost;
   std::lock_guard<std::mutex> lock(m.mutex);
   free_waiting(m, happened);
-  // What is reserved already may be more than a limit that was set later.
+  // The reserved memory may exceed a limit that was set later.
   if (m.limit && static_cast<size_t>(m.statistics.allocated_bytes[0].current) + size > m.limit) return nullptr;
   SegmentPool& pool = pool_for(m, stream);
-  pool.users++;  // it stays while unused ones are given back
+  pool.users++;  // it is kept while unused segments are returned
   struct Leave {
     SegmentPool& pool;
     ~Leave() { pool.users--; }
@@ -352,7 +353,7 @@ Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened) {
 void give_back_piece(DeviceIndex device, Piece* const& of_owner, Happened& happened) {
   Memory& m = memory(device);
   std::lock_guard<std::mutex> lock(m.mutex);
-  if (of_owner) give_back(m, of_owner, happened);  // none: a checkpoint took it away
+  if (of_owner) give_back(m, of_owner, happened);  // none: a checkpoint removed it
 }
 
 void own_piece(DeviceIndex device, Piece* piece, Piece** owner) {
@@ -380,7 +381,7 @@ bool is_in_pool(DeviceIndex device, Piece* const& of_owner, const c10::MempoolId
   return of_owner && of_owner->segment->pool->id == pool;
 }
 
-// ------------------------------------------------------------------------------------- memory that is no piece of a segment
+// ------------------------------------------------------------------------------------- memory that is not a piece of a segment
 bool count_foreign(DeviceIndex device, int64_t bytes) {
   Memory& m = memory(device);
   std::lock_guard<std::mutex> lock(m.mutex);
@@ -407,7 +408,7 @@ void uncount_foreign(DeviceIndex device, int64_t bytes) {
   s.num_device_free++;
 }
 
-// -------------------------------------------------------------------------------------------------------------- figures
+// -------------------------------------------------------------------------------------------------------------- statistics
 Statistics statistics(DeviceIndex device) {
   Memory& m = memory(device);
   std::lock_guard<std::mutex> lock(m.mutex);
@@ -542,7 +543,7 @@ void restore_pool(DeviceIndex device, const c10::MempoolId_t& pool, const std::v
     else waiting.push_back(piece);
   }
   m.waiting.swap(waiting);
-  std::map<const char*, Piece**> owners;  // of what is held now
+  std::map<const char*, Piece**> owners;  // of the memory that is held now
   for (auto& [address, segment] : m.segments) {
     if (segment.pool->id != pool) continue;
     for (Piece* piece = segment.first; piece;) {
