@@ -232,8 +232,8 @@ POINTS = (
         (f"{FOREIGN}::test_every_request_is_the_accelerator",)),
     Row("B69", "Additional Points", "What user code makes without naming a device is on the accelerator.", MET,
         (f"{COHERENCE}::test_it_is_on_the_accelerator", f"{COHERENCE}::test_batches_arrive_on_the_accelerator"),
-        "Operators called by their own names (`torch.ops.aten.zeros([2])`) mean the CPU, and `from_dlpack` of a CPU array "
-        "shares its memory (docs/policy.md)."),
+        "Operators called by their own names (`torch.ops.aten.zeros([2])`) mean the CPU, and `from_dlpack` of a CPU "
+        "array shares its memory (docs/policy.md)."),
     Row("B70", "Additional Points", "Such implicit redirections are logged too.", MET,
         ("torchdevice run -v --virtual mps --policy accelerate examples/train_cuda.py",
          "tests/translate/test_decisions.py::test_what_is_given_is_what_is_decided")),
