@@ -111,8 +111,8 @@ def test_modules_with_kernels_can_be_imported_and_a_launch_names_the_kernel(tmp_
     folder = write(tmp_path, {"program.py": KERNEL})
     done = command("run", "--target", "cpu", folder / "program.py")
     assert done.returncode == 1
-    assert "CudaOnlyError: the kernel __main__.add_kernel was called; it is code for Triton" in done.stderr
-    assert "\nHint: look for the program's path in plain PyTorch" in done.stderr
+    assert "CudaOnlyError: the kernel __main__.add_kernel was called; it needs Triton" in done.stderr
+    assert "\nHint: use the program's code path for plain PyTorch" in done.stderr
 
 
 @missing

@@ -123,6 +123,11 @@ every rule against the CPU at up to five sizes on your machine, including copies
 time at every size. A table of another torch, MLX or device is ignored. An operator that is never faster on MLX is not tried there,
 so `mlx,cpu` then costs what `cpu` costs.
 
+On MPS, MLX is rarely useful. Of the {count} rules, {reached} are for operators that MPS of torch {version} lacks: {on_mlx}. The
+others serve other targets, and dtypes that a kernel of MPS refuses. MLX computes decompositions such as `eigh` on the CPU on every
+machine. `take` on MLX took longer than on the CPU where both were measured ([benchmarks.md](benchmarks.md)). So the shipped table does
+not use MLX for these operators. `torchdevice calibrate` changes that on a Mac where MLX is faster.
+
 {count} rules:
 
 | kind | dtypes | aten operators |
@@ -160,13 +165,14 @@ def pages() -> dict[Path, str]:
     torchdevice.activate(policy="portable")
     covered = Counter(gap.key for gap in fallback.coverage.covered)
     matrix = fallback.matrix()
+    reached = [name for name, where in matrix.rows.items() if where == "mlx"]
     text = FALLBACK.format(
         covered="On `mps`: " + ", ".join(f"{count} under `{key}`" for key, count in covered.most_common()) + ".",
         guarded=names(GUARDED["mps"]),
         exempt=names(EXEMPT),
         version=torch.__version__.partition("+")[0],
         matrix="\n".join(f"| {where} | {count} |" for where, count in matrix.summary().items()),
-        on_mlx=names(name for name, where in matrix.rows.items() if where == "mlx"),
+        on_mlx=names(reached),
         elsewhere=names(name for name, where in matrix.rows.items() if where == "cpu"),
         figures=figures,
     )
@@ -177,7 +183,8 @@ def pages() -> dict[Path, str]:
     rows = "\n".join(f"| {kind} | {dtypes} | {names(members)} |" for (kind, dtypes), members in kinds.items())
     alone = "\n".join(f"| {reason} | {names(members.split())} |" for reason, members in ALONE.items())
     counts = {"count": len(executor.rules()), "paired": len(equivalents()), "there": len(THERE)}
-    return {path: text, DOCS / "mlx.md": MLX.format(rows=rows, alone=alone, **counts)}
+    facts = {"reached": len(reached), "on_mlx": names(reached), "version": torch.__version__.partition("+")[0]}
+    return {path: text, DOCS / "mlx.md": MLX.format(rows=rows, alone=alone, **counts, **facts)}
 
 
 def main() -> None:
