@@ -1,8 +1,9 @@
-"""Warnings that a program can turn into errors, as many as TORCHDEVICE_LOG_LEVEL lets through.
+"""Python warnings of TorchDevice. `TORCHDEVICE_LOG_LEVEL` filters them.
 
-Two things reach a user who did not ask. A `TorchDeviceWarning` says that a value is another one than on the hardware
-that the code was written for, or that a setting was ignored: it comes from here. A message of the logger `torchdevice`
-says how something was done: see `reporting.log`. One level governs both.
+By default a user sees two kinds of messages. A `TorchDeviceWarning` reports that a value differs from its value on the
+hardware that the code was written for, or that a setting was ignored. This module issues it, and a program can turn it
+into an error. A message of the logger `torchdevice` reports how a call was handled: see `reporting.log`. The same level
+filters both.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ logger = logging.getLogger("torchdevice")
 
 
 def warn(message: str, site: tuple[str, int] | None = None, level: int = logging.WARNING, stacklevel: int = 1) -> None:
-    """A `TorchDeviceWarning` at `site` (file, line), else `stacklevel` frames above the caller.
+    """Issues a `TorchDeviceWarning` for `site` (file, line), else for the frame `stacklevel` frames above the caller.
 
-    `level`: `logging.ERROR` for what could not be done, which only `logging.disable` silences.
+    `level` is `logging.ERROR` if something could not be done. Only `logging.disable` suppresses that.
     """
     if not is_wanted(level):
         return
@@ -31,8 +32,8 @@ def warn(message: str, site: tuple[str, int] | None = None, level: int = logging
 
 
 def is_wanted(level: int) -> bool:
-    """Whether what is of this level is told. Before an activation sets the logger's level, the variable decides."""
+    """Whether messages of this level are shown. Before an activation sets the logger's level, the variable decides."""
     if not logger.isEnabledFor(level):
         return False
     asked = logging.getLevelName(environment().get(LOG_LEVEL, "").strip().upper())
-    return bool(logger.level) or not isinstance(asked, int) or level >= asked  # a text: there is no such level
+    return bool(logger.level) or not isinstance(asked, int) or level >= asked  # text means an unknown level

@@ -39,7 +39,7 @@ class _Lacking:
 
 
 def install(
-    device: str, on: str = "cuda", lacking: Collection[str] = (), support: Support = "all"
+    device: str, on: str = "cuda", lacking: Collection[str] = (), support: Support = "all", count: int = 1
 ) -> tuple[Installation, Library]:
     """A virtual `device` on an accelerator that has no kernel for `lacking`; and the accelerator.
 
@@ -47,7 +47,7 @@ def install(
     """
     path = build.build()
     beneath = Library(ctypes.CDLL(str(path)))
-    beneath.call("init", on, "cpu", 1, "", 0, MEMORY)
+    beneath.call("init", on, "cpu", count, "", 0, MEMORY)
     installer._register(_Lacking(beneath, lacking), on, "all", "cpu")  # type: ignore[arg-type]
     second = Path(tempfile.mkdtemp()) / "second.so"
     shutil.copy(path, second)
@@ -56,4 +56,4 @@ def install(
         mock.patch.object(installer, "_accelerator", return_value=on),
         mock.patch.object(installer, "memory_of", return_value=MEMORY),
     ):
-        return torchdevice.virtual.install(device, support=support, on=on), beneath
+        return torchdevice.virtual.install(device, count, support, on), beneath

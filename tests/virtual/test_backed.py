@@ -153,6 +153,19 @@ def test_free_memory_is_what_the_accelerator_has_left() -> None:
 
 
 @on("")
+def test_memory_that_was_freed_on_one_device_is_used_on_another() -> None:
+    """Blocks are reused with what stands for them on the accelerator, which has the number of a device."""
+    backed.install("xpu", count=2)
+    for _ in range(3):
+        for index in range(2):
+            x = torch.full((4,), float(index), device=f"xpu:{index}")
+            y = torch.cat([x + 1, x.clone()]).mul_(2)
+            assert y.device == torch.device("xpu", index)
+            assert y.tolist() == [2.0 * index + 2] * 4 + [2.0 * index] * 4
+            del x, y
+
+
+@on("")
 def test_out_of_memory_is_said_of_the_virtual_device() -> None:
     _, accelerator = backed.install("xpu")
     accelerator.call("set_limit", 0, 64 << 20)

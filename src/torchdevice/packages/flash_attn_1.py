@@ -118,12 +118,8 @@ class FlashMHA(torch.nn.Module):
         super().__init__()
         assert batch_first
         assert embed_dim % num_heads == 0, "self.kdim must be divisible by num_heads"
-        self.embed_dim, self.num_heads, self.head_dim, self.causal = (
-            embed_dim,
-            num_heads,
-            embed_dim // num_heads,
-            causal,
-        )
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
+        self.causal = causal
         self.Wqkv = torch.nn.Linear(embed_dim, 3 * embed_dim, bias=bias, device=device, dtype=dtype)
         self.inner_attn = FlashAttention(attention_dropout=attention_dropout)
         self.out_proj = torch.nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)

@@ -1,9 +1,10 @@
-"""Operators that are called by their own name (`torch.ops.aten.zeros([2], device="cuda")`) or from compiled code.
+"""Operators that are called by name (`torch.ops.aten.zeros([2], device="cuda")`) or from compiled code.
 
-Such calls pass no function that could be replaced. But all of them make their memory by a few operators that the
-dispatcher sends to a device by its name. For the device types that a host lacks, those get a kernel of ours: it makes
-the memory on the device that the policy picks. Calls that ask for a device which is there never meet it. No device and
-`cpu` mean the CPU in such calls. What compiled code refuses before it makes memory is in EXCEPTIONS.
+These calls do not go through a Python function that could be replaced. They all allocate memory with a few operators,
+and the dispatcher selects the kernel of those by device type. For each device type that the host lacks, this module
+registers a kernel that allocates on the device chosen by the policy. Calls for an available device do not reach these
+kernels. In such calls no device and `cpu` mean the CPU. EXCEPTIONS lists the operators that compiled code refuses
+before it allocates memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torchdevice._torch import core, dispatcher
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.translate.translator import Translator
 
-# Public operators that raise torch's own error for a device that is not here, and why. The functions of torch that call
+# Public operators that raise torch's own error for a missing device, with the reason. The functions of torch that call
 # them (`x.to`, `torch.sparse_coo_tensor`) are translated.
 _SPARSE = "the type of a sparse tensor includes its device and is chosen before memory is allocated"
 EXCEPTIONS = {
@@ -34,7 +35,7 @@ _BY_NAME = "BackendSelect"  # the key of operators that read their device from a
 
 
 def makers() -> Iterator[str]:
-    """The operators that make memory on a device: each device has a kernel of its own for them."""
+    """The operators that allocate memory on a device. Each device type has its own kernel for them."""
     for name in dispatcher.kernels_under(_BY_NAME):
         composite = any(dispatcher.has_kernel(name, key) for key in dispatcher.COMPOSITES)
         if _PUBLIC.match(name) and dispatcher.has_kernel(name, "CPU") and not composite:
@@ -42,7 +43,7 @@ def makers() -> Iterator[str]:
 
 
 def apply(translator: Translator, present: Collection[str]) -> Callable[[], None]:
-    """Serve the accelerators that are not among those `present`; the undo takes that back."""
+    """Register kernels for the accelerator types that are not in `present`. Returns the undo."""
     registrations = dispatcher.Registrations()
     here = {*present, *core.virtual_types, "privateuseone"}
     absent = [key for kind, key in dispatcher.KEYS.items() if is_accelerator(kind) and kind not in here]
@@ -59,7 +60,7 @@ def _kernel(name: str, translator: Translator) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
         asked = kwargs["device"]
         given = translator.translate(asked, name)
-        if given is asked:  # translation rests in this thread
+        if given is asked:  # translation is suspended in this thread
             raise NotImplementedError(f"Could not run '{name}' with arguments from the '{asked.type}' backend")
         return operator(*args, **{**kwargs, "device": given})
 

@@ -143,7 +143,7 @@ API int td_init(
     Quiet quiet;  // torch warns if one of its own kernels is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_native_kernels();
-    offer_to_compute_refused();
+    prepare_fallback();
   });
 }
 

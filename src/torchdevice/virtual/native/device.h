@@ -367,8 +367,9 @@ void set_sync_debug_mode(int mode);
 void about_to_wait();
 // Whether the CPU computes operators that the backing lacks; if not, they are refused.
 void allow_host(bool yes);
-// For sessions: operators that the device refuses are computed in its memory, if that is host memory.
-void offer_to_compute_refused();
+// For sessions: the fallback computes refused operators in the device's memory if that is host memory, and gets the type of
+// the backing otherwise.
+void prepare_fallback();
 // By namespace, name and overload, in the notation of the dispatcher: aten::add.Tensor
 std::optional<c10::OperatorHandle> find_operator(const std::string& name);
 torch::CppFunction boxed_kernel(OpRecord* record, DispatchKey functionality);

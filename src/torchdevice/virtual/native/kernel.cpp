@@ -432,7 +432,7 @@ void run_boxed(
   compute(op, keys, stack, record, functionality);
 }
 
-void offer_to_compute_refused() {
+void prepare_fallback() {
   if (backing.is_host()) fallback::compute_in_place = &compute_refused;
   fallback::holder = backing.type();
 }

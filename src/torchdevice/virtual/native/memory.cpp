@@ -83,10 +83,9 @@ struct Block : Twin, Held {
   }
 };
 
-// Blocks of freed memory are reused with their twins, because creating them takes longer than the rest of a small
-// operator.
+// Blocks of freed memory are reused with their twins, so that a new result needs no allocation for them.
 struct Blocks {
-  static constexpr size_t kMostSpare = 4096;
+  static constexpr size_t kMostSpare = 4096;  // bounds the memory that they keep
   std::mutex mutex;
   std::vector<Block*> outside;  // memory that is not a piece of a segment
   std::vector<Block*> spare;
