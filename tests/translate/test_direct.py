@@ -102,13 +102,23 @@ def test_every_public_operator_makes_its_result_on_the_target() -> None:
 
 @pytest.mark.parametrize("name", direct.EXCEPTIONS)
 def test_exceptions_are_operators_that_raise_and_have_reasons(name: str, active: None) -> None:
-    """A row that works meanwhile is to be taken out."""
+    """A row that does not raise is to be taken out.
+
+    A fake tensor mode (torch.compile) gives a CUDA build without a GPU a current index for the rest of the process.
+    Then some forms of `to` work. The pinned torch is a build for CPUs.
+    """
     forms = {each: operator for each, operator in operators().items() if base(each) == name}
     assert forms
     assert direct.EXCEPTIONS[name]
-    for operator in forms.values():
-        with pytest.raises(RuntimeError):
-            call(operator, "cuda")
+    raised = set()
+    for each, operator in forms.items():
+        try:
+            made = call(operator, "cuda")
+        except RuntimeError:
+            raised.add(each)
+        else:
+            assert made.device.type == "cpu", each
+    assert raised == forms.keys() or not on_pinned_torch()
 
 
 def test_the_page_lists_the_exceptions() -> None:
