@@ -1,14 +1,16 @@
-"""Samples of lines: which time a line of user code is charged with."""
+"""Samples of lines and of memory: which time a line of user code is charged with, and how a timeline is merged."""
 
 from __future__ import annotations
 
+import itertools
 import sysconfig
 from types import SimpleNamespace
 from typing import Any
 
 from torchdevice.ledger import Site
-from torchdevice.profiling import _Lines
-from torchdevice.reporting.collect import Timed
+from torchdevice.profiling import MOST_MOMENTS, _Lines, _Timeline
+from torchdevice.reporting.collect import Profile, Timed
+from torchdevice.reporting.timeline import pictures
 
 LIBRARY = f"{sysconfig.get_path('purelib')}/library/__init__.py"
 IMPORT = "<frozen importlib._bootstrap>"
@@ -40,3 +42,32 @@ def test_an_import_statement_is_charged_with_the_import() -> None:
 
 def test_imports_inside_a_library_are_its_first_use() -> None:
     assert _charged("train.py", LIBRARY, IMPORT, LIBRARY) == {Site("train.py", 1): Timed(first_use=0.5)}
+
+
+class _Timer:
+    """Half of the time in operators; one more byte in use per sample."""
+
+    samples = 0
+
+    def td_observed_busy(self) -> int:
+        self.samples += 1
+        return self.samples * 5_000_000
+
+    def td_observed_held(self, device: bytes) -> int:
+        return self.samples
+
+
+def test_a_long_timeline_is_merged_and_loses_neither_time_nor_peak() -> None:
+    timer: Any = _Timer()
+    timeline = _Timeline(timer, "cuda")
+    for number in range(1, 10_001):
+        timeline.add(number * 0.01)
+    moments = timeline.moments
+    assert MOST_MOMENTS / 2 <= len(moments) < MOST_MOMENTS
+    steps = {round(after.seconds - before.seconds, 6) for before, after in itertools.pairwise(moments)}
+    assert len(steps) == 1
+    assert moments[-1].held == round(moments[-1].seconds * 100)
+    assert abs(sum(each.busy for each in moments) - moments[-1].seconds / 2) < 1e-6
+    (picture,) = pictures(Profile(timeline=tuple(moments)))
+    assert picture.most == moments[-1].held
+    assert {point.split(",")[1] for point in picture.work.split()} == {"120.0", "60.0"}

@@ -1,8 +1,9 @@
-"""Measures for `run --profile`: time per operator and device, time per line of user code, and batches of data loaders.
+"""Measures for `run --profile`: time and memory per operator and per line of user code, and batches of data loaders.
 
-Operators are timed by a callback of torch, in C++ and in all threads (`virtual/native/observe.cpp`), which costs
-a fraction of a microsecond per operator. Lines are sampled: a hundred times per second a thread reads which line of
-user code every other thread is running, and adds the time since the last sample to it.
+Operators are measured by a callback of torch, in C++ and in all threads (`virtual/native/observe.cpp`). The line of an
+operator that allocates memory or copies between devices is read when the operator ends. Times of lines are sampled: a
+hundred times per second a thread reads which line of user code every other thread is running, and adds the time since
+the last sample to it. The same thread records how much memory is in use.
 """
 
 from __future__ import annotations
@@ -13,20 +14,25 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from torchdevice._torch.core import DATALOADER_ITERATOR, TORCH_FOLDER, RealTensor
+from torchdevice.answers.real import cpu_tensors
 from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.fallback import route
 from torchdevice.ledger import Fallback, FallbackTotals, Site
-from torchdevice.reporting.collect import Profile, Timed
+from torchdevice.reporting.collect import Event, Memory, Moment, Profile, Timed
 from torchdevice.translate.engine import Function, Replacement, apply, dress
 from torchdevice.translate.points import resolve_path
 from torchdevice.virtual.build import OPERATOR_TIMES, load
+from torchdevice.virtual.cpu_memory import Counted
 
 INTERVAL = 0.01
+MOST_MOMENTS = 400  # of a timeline; neighbours are merged to stay below
+MOST_EVENTS = 500_000  # of a trace, per process: about 50 MB
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _ELSEWHERE = os.path.join(_OURS, "fallback", "")
@@ -39,11 +45,16 @@ _USER, _LIBRARY, _INNER, _WAITING = range(4)
 class Profiler:
     """The profile of one process, from `start` to `stop`."""
 
-    def __init__(self) -> None:
-        """Must run before the session starts, because the session takes the executors from their table."""
+    def __init__(self, traced: bool = False) -> None:
+        """Must run before the session starts, because the session takes the executors from their table.
+
+        `traced`: keep single calls, for a trace.
+        """
         self._timer: ctypes.CDLL | None = None
         self._missing = ""
+        self._traced = traced
         self._lines = _Lines()
+        self._places = _Places()
         self._batches = _Batches()
         self._executors = dict(route.EXECUTORS)
         try:
@@ -54,10 +65,17 @@ class Profiler:
         for name, execute in self._executors.items():
             route.EXECUTORS[name] = _labelled(name.encode(), execute, self._timer)
 
-    def start(self) -> None:
-        """Start measuring."""
+    def start(self, target: str) -> None:
+        """Start measuring. The timeline shows the memory of `target`, a device type."""
         if self._timer is not None:
+            counter = cpu_tensors.start_now()
+            if isinstance(counter, Counted):
+                self._timer.td_observe_memory(*counter.functions())
+            self._timer.td_observe_lines(self._places.callback)
+            if self._traced:
+                self._timer.td_observe_events(MOST_EVENTS)
             self._timer.td_observe()
+            self._lines.timeline = _Timeline(self._timer, target)
         self._lines.start()
 
     def stop(self) -> None:
@@ -71,26 +89,56 @@ class Profiler:
     def profile(self, fallbacks: Mapping[Fallback, FallbackTotals]) -> Profile:
         """The figures so far. Without the C++ timer, only fallbacks have times per operator."""
         operators: dict[tuple[str, str], Timed] = {}
+        operator_memory: dict[tuple[str, str], Memory] = {}
+        line_memory: dict[Site, Memory] = {}
+        events: list[Event] = []
         half = 0.0
         if self._timer is None:
             for fallback, totals in fallbacks.items():
                 key = (fallback.operator, fallback.executor)
                 operators[key] = operators.get(key, Timed()) + Timed(totals.calls, totals.seconds)
         else:
-            for row in filter(None, self._timer.td_observed().decode("utf-8", "replace").split("\n")):
-                name, where, calls, nanoseconds = row.split("\t")
-                operators[name, where] = Timed(int(calls), int(nanoseconds) / 1e9)
+            for name, where, *figures in _rows(self._timer.td_observed()):
+                calls, nanoseconds, allocated, held = map(int, figures)
+                operators[name, where] = Timed(calls, nanoseconds / 1e9)
+                if allocated:
+                    operator_memory[name, where] = Memory(allocated, held)
+            for number, *figures in _rows(self._timer.td_observed_lines()):
+                line_memory[self._places.sites[int(number)]] = Memory(*map(int, figures))
+            for name, where, *figures in _rows(self._timer.td_observed_events()):
+                thread, start, nanoseconds = map(int, figures)
+                events.append(Event(name, where, os.getpid(), thread, start / 1e9, nanoseconds / 1e9))
             half = self._timer.td_observed_half() / 1e9
         lines, batches = self._lines, self._batches
-        figures = dict(lines.figures)
-        return Profile(operators, figures, lines.seconds, self._missing, half, batches.batches, batches.samples)
+        return Profile(
+            operators,
+            dict(lines.figures),
+            lines.seconds,
+            self._missing,
+            half,
+            batches.batches,
+            batches.samples,
+            operator_memory,
+            line_memory,
+            tuple(lines.timeline.moments) if lines.timeline is not None else (),
+            tuple(events),
+        )
 
 
 def _typed(timer: ctypes.CDLL) -> ctypes.CDLL:
     timer.td_observe_push.argtypes = [ctypes.c_char_p]
-    timer.td_observed.restype = ctypes.c_char_p
-    timer.td_observed_half.restype = ctypes.c_int64
+    timer.td_observe_memory.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    timer.td_observe_events.argtypes = [ctypes.c_int64]
+    timer.td_observed_held.argtypes = [ctypes.c_char_p]
+    for name in ("td_observed", "td_observed_lines", "td_observed_events"):
+        getattr(timer, name).restype = ctypes.c_char_p
+    for name in ("td_observed_half", "td_observed_busy", "td_observed_held"):
+        getattr(timer, name).restype = ctypes.c_int64
     return timer
+
+
+def _rows(text: bytes) -> list[list[str]]:
+    return [row.split("\t") for row in text.decode("utf-8", "replace").split("\n") if row]
 
 
 def _labelled(label: bytes, execute: route.Executor, timer: ctypes.CDLL) -> route.Executor:
@@ -144,8 +192,8 @@ class _Lines(threading.Thread):
         super().__init__(name="torchdevice profile", daemon=True)
         self.figures: dict[Site, Timed] = {}
         self.seconds = 0.0
+        self.timeline: _Timeline | None = None
         self._ending = threading.Event()
-        self._roles: dict[str, int] = {}
 
     def run(self) -> None:
         main = threading.main_thread().ident
@@ -154,6 +202,8 @@ class _Lines(threading.Thread):
             now = time.perf_counter()
             elapsed, last = now - last, now
             self.seconds += elapsed
+            if self.timeline is not None:
+                self.timeline.add(self.seconds)
             for thread, frame in sys._current_frames().items():
                 if thread != self.ident:
                     self._add(frame, thread == main, elapsed)
@@ -165,36 +215,110 @@ class _Lines(threading.Thread):
             self.join()
 
     def _add(self, leaf: FrameType, is_main: bool, elapsed: float) -> None:
-        if not is_main and self._role(leaf) == _WAITING:  # a thread of a library that waits for work
+        if not is_main and _role(leaf) == _WAITING:  # a thread of a library that waits for work
             return
-        elsewhere, library, below = False, None, False
-        importing = False  # some code imports a module; `below`: the frame below the line does
-        frame: FrameType | None = leaf
-        while frame is not None and (role := self._role(frame)) != _USER:
-            elsewhere = elsewhere or frame.f_code.co_filename.startswith(_ELSEWHERE)
-            below = frame.f_code.co_filename.startswith(_IMPORTING)
-            importing = importing or below
-            if library is None and role == _LIBRARY:
-                library = frame
-            frame = frame.f_back
-        frame = frame or library  # the program itself may be an installed module
-        if frame is not None and frame.f_lineno is not None:
-            site = Site(frame.f_code.co_filename, frame.f_lineno)
-            before = self.figures.get(site, Timed())
-            if importing and not below:  # the line is no import statement: a library imports what it needs first
-                self.figures[site] = before + Timed(first_use=elapsed)
-            else:
-                self.figures[site] = before + Timed(1, elapsed, elapsed if elsewhere else 0.0)
+        line = _line(leaf)
+        if line is None:
+            return
+        before = self.figures.get(line.site, Timed())
+        if line.first_use:
+            self.figures[line.site] = before + Timed(first_use=elapsed)
+        else:
+            self.figures[line.site] = before + Timed(1, elapsed, elapsed if line.falls_back else 0.0)
 
-    def _role(self, frame: FrameType) -> int:
-        """Whether a frame runs user code, a library, torch or TorchDevice, or Python's standard library."""
-        filename = frame.f_code.co_filename
-        if filename.startswith("<"):  # `-c`, stdin, or generated code
-            return _USER if frame.f_globals.get("__name__") == "__main__" else _INNER
-        role = self._roles.get(filename)
-        if role is None:
-            role = self._roles[filename] = _role_of(filename)
-        return role
+
+class _Timeline:
+    """Memory in use on the target and time in operators, in at most `MOST_MOMENTS` intervals of equal length."""
+
+    def __init__(self, timer: ctypes.CDLL, target: str) -> None:
+        self.moments: list[Moment] = []
+        self._timer, self._target = timer, target.encode()
+        self._busy = 0
+        self._merged = 1  # samples per interval
+        self._samples: list[Moment] = []
+
+    def add(self, seconds: float) -> None:
+        """Take a sample."""
+        busy = self._timer.td_observed_busy()
+        held = self._timer.td_observed_held(self._target)
+        self._samples.append(Moment(os.getpid(), seconds, held, (busy - self._busy) / 1e9))
+        self._busy = busy
+        if len(self._samples) == self._merged:
+            self.moments.append(_merge(self._samples))
+            self._samples = []
+        if len(self.moments) == MOST_MOMENTS:
+            pairs = zip(self.moments[::2], self.moments[1::2], strict=True)
+            self.moments = [_merge(pair) for pair in pairs]
+            self._merged *= 2
+
+
+def _merge(moments: Sequence[Moment]) -> Moment:
+    held, busy = max(each.held for each in moments), sum(each.busy for each in moments)
+    return Moment(moments[-1].process, moments[-1].seconds, held, busy)
+
+
+class _Places:
+    """Numbers for lines of user code. C++ asks for the line that the calling thread runs."""
+
+    def __init__(self) -> None:
+        self.sites: list[Site] = [Site("", 0)]  # 0: no line
+        self._numbers: dict[Site, int] = {}
+        self.callback = ctypes.CFUNCTYPE(ctypes.c_int64)(self._number)
+
+    def _number(self) -> int:
+        """A thread of autograd runs no user code. Its work is that of the line which the main thread runs."""
+        line = _line(sys._getframe())
+        if line is None:
+            main = sys._current_frames().get(threading.main_thread().ident or 0)
+            line = _line(main) if main is not None else None
+        if line is None:
+            return 0
+        number = self._numbers.get(line.site)
+        if number is None:
+            self.sites.append(line.site)
+            number = self._numbers[line.site] = len(self.sites) - 1
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of user code that runs. `first_use`: a library that the line calls imports modules that it needs first."""
+
+    site: Site
+    falls_back: bool
+    first_use: bool
+
+
+def _line(leaf: FrameType) -> _Line | None:
+    falls_back, library = False, None
+    importing = below = False  # some code imports a module; `below`: the frame below the line does
+    frame: FrameType | None = leaf
+    while frame is not None and (role := _role(frame)) != _USER:
+        falls_back = falls_back or frame.f_code.co_filename.startswith(_ELSEWHERE)
+        below = frame.f_code.co_filename.startswith(_IMPORTING)
+        importing = importing or below
+        if library is None and role == _LIBRARY:
+            library = frame
+        frame = frame.f_back
+    frame = frame or library  # the program itself may be an installed module
+    if frame is None or frame.f_lineno is None:
+        return None
+    # If the frame below the line imports, the line is an import statement.
+    return _Line(Site(frame.f_code.co_filename, frame.f_lineno), falls_back, importing and not below)
+
+
+_roles: dict[str, int] = {}
+
+
+def _role(frame: FrameType) -> int:
+    """Whether a frame runs user code, a library, torch or TorchDevice, or Python's standard library."""
+    filename = frame.f_code.co_filename
+    if filename.startswith("<"):  # `-c`, stdin, or generated code
+        return _USER if frame.f_globals.get("__name__") == "__main__" else _INNER
+    role = _roles.get(filename)
+    if role is None:
+        role = _roles[filename] = _role_of(filename)
+    return role
 
 
 def _role_of(filename: str) -> int:

@@ -28,7 +28,7 @@ from torchdevice.notices import warn
 from torchdevice.printable import printable_lines
 from torchdevice.reporting import spool
 from torchdevice.reporting.collect import Context, Counts, Report
-from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, Destination, parse, write
+from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, TRACE, Destination, parse, write
 from torchdevice.reporting.secrets import without_secrets
 from torchdevice.reporting.spool import RUN
 from torchdevice.session import session
@@ -60,10 +60,10 @@ def from_environment() -> Supervision | None:
     return Supervision(folder, destinations, started_by_run, profiled)
 
 
-def _profiler() -> Profiler:
+def _profiler(traced: bool) -> Profiler:
     from torchdevice.profiling import Profiler  # loads the fallbacks and the C++ library, which few runs need
 
-    return Profiler()
+    return Profiler(traced)
 
 
 def _described(target: str | None) -> str:
@@ -82,7 +82,8 @@ class Supervision:
     ) -> None:
         self._folder = folder
         self._destinations = destinations
-        self._profiler = _profiler() if profiled else None
+        traced = any(destination.form == TRACE for destination in destinations)
+        self._profiler = _profiler(traced) if profiled or traced else None
         self._pid = os.getpid()
         self._started = time.monotonic()
         self._inherited = Counts()
@@ -117,7 +118,7 @@ class Supervision:
             os.register_at_fork(before=self._before_fork, after_in_child=self._in_forked_child)
         self._handle_signals()
         if self._profiler is not None:
-            self._profiler.start()
+            self._profiler.start(status.target or "cpu")
 
     def give_up(self, error: Exception) -> NoReturn:
         """Print an error and exit before the program starts, because a setting of the run cannot work."""

@@ -320,6 +320,56 @@ def test_profile(tmp_path: Path) -> None:
     assert sum(each["seconds"] for each in profile["operators"]) < 2 * profile["seconds"]
 
 
+ALLOCATING = """
+import torch
+weight = torch.ones(500, 500, device="cuda", requires_grad=True)
+product = weight * 2
+(product @ product).sum().backward()
+back = product.detach().cpu()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "device"), [((), "cpu"), (("--virtual", "cuda"), "cuda"), (("--as", "cuda"), "cuda")]
+)
+def test_profile_has_memory(options: tuple[str, ...], device: str, tmp_path: Path) -> None:
+    """What lines and operators allocate and copy, also in autograd's own threads, and one trace and picture of it."""
+    write(tmp_path, {"allocating.py": ALLOCATING})
+    reports = [f"--report={each}" for each in ("json:r.json", "text", "html:r.html", "trace:t.json")]
+    done = torchdevice("run", *options, "--profile", *reports, "allocating.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    profile = json.loads((tmp_path / "r.json").read_text())["profile"]
+    mine = {each["line"]: each for each in profile["memory"] if each["file"].endswith("allocating.py")}
+    one = 500 * 500 * 4
+    rounding = 512
+    for line in (3, 4):
+        assert one <= mine[line]["allocated"] <= one + rounding
+        assert one * (line - 2) <= mine[line]["held"] <= (one + rounding) * (line - 2)
+    assert mine[5]["allocated"] >= 4 * one  # the product, its gradient and those of both factors
+    copied = mine.get(6, {"copied": 0})["copied"]
+    assert copied == (0 if device == "cpu" else one)
+    allocated = {(each["operator"], each["device"]): each["allocated"] for each in profile["operators"]}
+    assert one <= allocated["aten::ones", device] <= one + rounding
+    assert allocated["aten::empty", device] < one  # it counts for `ones`
+    assert "Memory by line" in done.stderr
+    assert 'class="memory" points="0.0,120.0' in (tmp_path / "r.html").read_text(encoding="utf-8")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    calls = [each for each in events if each["ph"] == "X"]
+    assert len(calls) == sum(each["calls"] for each in profile["operators"])
+    outer = next(each for each in calls if each["name"] == "aten::ones")
+    inner = next(each for each in calls if each["name"] == "aten::empty" and each["tid"] == outer["tid"])
+    assert outer["ts"] <= inner["ts"] <= inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
+    assert {"memory in use"} == {each["name"] for each in events if each["ph"] == "C"}
+
+
+def test_a_trace_needs_no_other_option(tmp_path: Path) -> None:
+    code = "import torch; torch.ones(3, device='cuda')"
+    done = torchdevice("run", "-q", "--report", "trace:t.json", "-c", code, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert "aten::ones" in {each["name"] for each in events}
+
+
 LOADED = """
 import torch, time
 from torch.utils.data import DataLoader, TensorDataset

@@ -278,7 +278,7 @@ def test_values_of_the_environment_that_are_shown_are_listed(
 
 def test_a_bad_destination_is_named() -> None:
     for wanted in ("pdf:x", "json:~a\0b", "html:"):
-        with pytest.raises(ConfigError, match="use text, json:PATH or html:PATH"):
+        with pytest.raises(ConfigError, match="use text, json:PATH, html:PATH or trace:PATH"):
             destinations.parse(wanted)
 
 

@@ -15,10 +15,10 @@ import pytest
 from tests.virtual.harness import run_python
 from torchdevice.errors import ConfigError
 from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site
-from torchdevice.reporting import destinations, rewrites, spool, text
+from torchdevice.reporting import destinations, rewrites, spool, text, trace
 from torchdevice.reporting import html as html_report
 from torchdevice.reporting import json as json_report
-from torchdevice.reporting.collect import Context, Counts, Profile, Report, Timed
+from torchdevice.reporting.collect import Context, Counts, Event, Memory, Moment, Profile, Report, Timed
 from torchdevice.reporting.destinations import Destination
 from torchdevice.reporting.profile import operator_note
 from torchdevice.reporting.rewrites import suggestion
@@ -91,6 +91,10 @@ EVERYTHING = Counts(
         2.0,
         batches=3,
         samples=24,
+        operator_memory={("aten::mm", "mps"): Memory(2_000_000, 5_000_000)},
+        line_memory={Site("train.py", 4): Memory(3_000_000, 5_000_000, 40_000), Site("train.py", 7): Memory(10)},
+        timeline=(Moment(1, 0.5, 5_000_000, 0.25), Moment(1, 1.0, 2_500_000, 0.5)),
+        events=(Event("aten::mm", "mps", 1, 0, 0.25, 0.125),),
     ),
 )
 
@@ -111,8 +115,10 @@ def test_everything_travels_and_is_told(tmp_path: Path) -> None:
         "aten::_linalg_eigh  cpu     3      1       500.0 ms  2.0 kB  mps has no kernel for it  train.py:4"
     ]
     assert [line.split()[0] for line in shown if "refused" in line] == ["aten::put_", "torch.cuda.jiterator"]
-    assert "operator    calls  on mps  on mlx  on cpu  share" in shown
-    assert "aten::mm    8      1.25 s          0.0 ms  100%" in shown
+    assert "operator    calls  on mps  on mlx  on cpu  share  allocated" in shown
+    assert "aten::mm    8      1.25 s          0.0 ms  100%   2.0 MB" in shown
+    assert "train.py:4  3.0 MB     5.0 MB  40.0 kB" in shown
+    assert "train.py:7  10 B" in shown
     assert "train.py:4  900.0 ms  45%    500.0 ms" in shown
     assert shown[-1] == f"{report.summary()} · 2.0 s · 502.0 ms (12.6%) in fallbacks"
     data = json_report.as_data(report, CONTEXT)
@@ -120,9 +126,16 @@ def test_everything_travels_and_is_told(tmp_path: Path) -> None:
     assert data["counts"]["unsupported"] == {"calls": 2, "places": 2}
     times = {"seconds": 0.9, "fallback_seconds": 0.5, "first_use_seconds": 0.0}
     assert data["profile"]["lines"][0] == {"file": "train.py", "line": 4, **times}
+    memory = {"allocated": 3_000_000, "held": 5_000_000, "copied": 40_000}
+    assert data["profile"]["memory"][0] == {"file": "train.py", "line": 4, **memory}
+    assert data["profile"]["timeline"][1] == {"process": 1, "seconds": 1.0, "held": 2_500_000, "busy": 0.5}
+    (call,) = [each for each in json.loads(trace.render(report, CONTEXT))["traceEvents"] if each["ph"] == "X"]
+    assert (call["name"], call["ts"], call["dur"], call["pid"], call["tid"]) == ("aten::mm", 250_000, 125_000, 1, 0)
     page = html_report.render(report, CONTEXT)
     assert 'class="bar cpu" style="width: 100.0%"' in page
     assert 'class="bar mlx" style="width: 0.4%"' in page
+    assert 'class="work" points="0.0,120.0 0.0,60.0 500.0,60.0 500.0,0.0 1000.0,0.0 1000.0,120.0"' in page
+    assert 'class="memory" points="0.0,120.0 0.0,0.0 500.0,0.0 500.0,60.0 1000.0,60.0 1000.0,120.0"' in page
     assert "aten::_linalg_eigh" in html_report.fragment(report)
 
 
@@ -284,7 +297,7 @@ def test_destinations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert destinations.parse("") == ()
     for bad in ("pdf:x", "json", "json:", "script.py"):
-        with pytest.raises(ConfigError, match="use text, json:PATH or html:PATH"):
+        with pytest.raises(ConfigError, match="use text, json:PATH, html:PATH or trace:PATH"):
             destinations.parse(bad)
 
 

@@ -99,7 +99,7 @@ VARIABLES = (
     ),
     Variable(
         REPORT,
-        "`summary`, `text`, `json:PATH`, `html:PATH`; separate several with commas",
+        "`summary`, `text`, `json:PATH`, `html:PATH`, `trace:PATH`; separate several with commas",
         "not set",
         "text,html:report.html",
         "Which reports are written when the program ends ([cli.md](cli.md#reports)). Needs `TORCHDEVICE=1` or `torchdevice run`.",

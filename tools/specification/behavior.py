@@ -137,15 +137,18 @@ UTILITIES = (
         "A virtual `mps` compiles for the CPU."),
     Row("B42", "Profiling", "One profiling interface for all devices.", MET,
         (f"{PROGRAMS}::test_profilers_that_are_told_of_cuda", "tests/cli/test_run.py::test_profile")),
-    Row("B43", "Profiling", "A profile shows what each device did.", PARTLY,
-        ("tests/reporting/test_reports.py::test_everything_travels_and_is_told", "torchdevice run --profile"),
-        "Times are measured on the host. They are exact on the CPU. On CUDA the profiler waits for each launch. On "
-        "other devices the time ends when an operator is queued."),
-    Row("B44", "Profiling", "Memory use is analysed.", PARTLY,
-        ("tests/virtual/test_history.py::test_the_profiler_is_told_of_memory",
+    Row("B43", "Profiling", "A profile shows what each device did.", MET,
+        ("tests/reporting/test_reports.py::test_everything_travels_and_is_told",
+         "tests/cli/test_run.py::test_profile_has_memory", "torchdevice run --profile"),
+        "Time by operator and device, as tables, a timeline and a trace for Perfetto. The time of an operator is the "
+        "device's: on CUDA launches are synchronous during a profile, on other accelerators the profiler waits after "
+        "each operator."),
+    Row("B44", "Profiling", "Memory use is analysed.", MET,
+        ("tests/cli/test_run.py::test_profile_has_memory",
+         "tests/virtual/test_history.py::test_the_profiler_is_told_of_memory",
          "tests/virtual/test_history.py::test_a_history_has_stacks_of_this_file"),
-        "`run --profile` has no memory by operator or by line, and of bytes between devices only those of fallbacks; "
-        "torch's own snapshots have content on virtual devices only."),
+        "Allocated memory, memory in use and bytes copied between devices, by operator and by line. torch's own "
+        "snapshots have content on CUDA and on virtual devices."),
     Row("B45", "Profiling", "Time and throughput are measured.", MET,
         ("tests/cli/test_run.py::test_profile", "tests/cli/test_run.py::test_profile_has_throughput"),
         "Operators per second, and samples per second of a `DataLoader`."),

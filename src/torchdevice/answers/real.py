@@ -241,10 +241,15 @@ class CpuTensors:
         self._walked += time.perf_counter() - begun
         return found
 
-    def _start_counting(self) -> None:
+    def start_now(self) -> Counter | None:
+        """Starts counting, and builds the library if it is missing. None if that is not possible."""
+        self._start_counting(build_it=True)
+        return self._counter
+
+    def _start_counting(self, build_it: bool = False) -> None:
         """Tries to start counting: at the first query without building, and again when building is worth its time."""
         with self._lock:
-            late = self._walked > WORTH_BUILDING_SECONDS
+            late = build_it or self._walked > WORTH_BUILDING_SECONDS
             if self._start is None or not (late or not self._walked):
                 return
             self._counter = self._start(late)

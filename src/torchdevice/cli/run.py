@@ -28,7 +28,7 @@ from torchdevice.config import (
 )
 from torchdevice.environment import environment
 from torchdevice.errors import ConfigError
-from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, is_destination, parse
+from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, TRACE, is_destination, parse
 from torchdevice.reporting.spool import RUN, new_folder
 
 _VALUED = ("--target", "--policy", "--as", "--virtual", "--fallback", "--float64")
@@ -80,9 +80,9 @@ def parser() -> Parser:
         "--report",
         metavar="FORM",
         action="append",
-        help="report as text, json:PATH or html:PATH; repeatable",
+        help="report as text, json:PATH, html:PATH or trace:PATH (for Perfetto); repeatable",
     )
-    parser.add_argument("--profile", action="store_true", help="measure time per operator and device, and per line")
+    parser.add_argument("--profile", action="store_true", help="measure time and memory per operator and per line")
     parser.add_argument("-v", action="count", default=0, help="log each redirected place once (-vv: more)")
     parser.add_argument("-q", action="store_true", help="do not print the summary line")
     return parser
@@ -156,7 +156,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
         RUN: new_folder(),
         RUN_CACHE: os.path.abspath(cache_folder()),
         REPORT: _destinations(options),
-        **(PROFILED if options.profile else {}),
+        **(PROFILED if options.profile or _traced(options) else {}),
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -176,6 +176,10 @@ def _virtual(options: argparse.Namespace) -> str | None:
     if options.as_ is None:
         return options.virtual
     return options.as_ if "@" in options.as_ else f"{options.as_}@auto"
+
+
+def _traced(options: argparse.Namespace) -> bool:
+    return any(destination.form == TRACE for destination in parse(",".join(options.report or ())))
 
 
 def _destinations(options: argparse.Namespace) -> str:

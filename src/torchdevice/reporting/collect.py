@@ -15,7 +15,7 @@ from torchdevice.printable import printable
 
 Record = Redirect | Simulated | StandIn  # `Changed` is a `Redirect`
 Totals = Mapping[Record, int]
-V = TypeVar("V", int, FallbackTotals, "Timed")
+V = TypeVar("V", int, FallbackTotals, "Timed", "Memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,59 @@ class Timed:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of an operator or of a line, in bytes.
+
+    - `allocated`: the sum of all allocations on the device of its tensors, memory that was freed again included.
+    - `held`: the most that was in use on that device when one of its calls ended.
+    - `copied`: copied between devices.
+    """
+
+    allocated: int = 0
+    held: int = 0
+    copied: int = 0
+
+    def __add__(self, other: Memory) -> Memory:
+        return Memory(self.allocated + other.allocated, max(self.held, other.held), self.copied + other.copied)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An interval of a run.
+
+    - `process`: the number of the process.
+    - `seconds`: when the interval ended, since the profile started.
+    - `held`: the most bytes in use on the target; -1 if that is unknown.
+    - `busy`: seconds in operators, in this interval, of all threads together.
+    """
+
+    process: int
+    seconds: float
+    held: int
+    busy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One call of an operator: its device, process and thread, when it started, and how long it took."""
+
+    operator: str
+    device: str
+    process: int
+    thread: int
+    start: float
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Profile:
-    """Where the time went.
+    """Where the time and the memory went.
 
     - `operators`: time by operator and the device that it ran on.
     - `lines`: time by line of user code.
+    - `operator_memory`, `line_memory`: their memory.
+    - `timeline`: memory and work over time. `events`: single calls, if a trace was requested.
     - `seconds`: how long lines were sampled.
     - `operators_missing`: why there is no time by operator, else empty.
     - `half_seconds`: seconds of operators with float16 on a CPU.
@@ -61,6 +108,10 @@ class Profile:
     half_seconds: float = 0.0
     batches: int = 0
     samples: int = 0
+    operator_memory: Mapping[tuple[str, str], Memory] = field(default_factory=dict)
+    line_memory: Mapping[Site, Memory] = field(default_factory=dict)
+    timeline: tuple[Moment, ...] = ()
+    events: tuple[Event, ...] = ()
 
     def __add__(self, other: Profile) -> Profile:
         return Profile(
@@ -71,6 +122,10 @@ class Profile:
             self.half_seconds + other.half_seconds,
             self.batches + other.batches,
             self.samples + other.samples,
+            added(self.operator_memory, other.operator_memory),
+            added(self.line_memory, other.line_memory),
+            self.timeline + other.timeline,
+            self.events + other.events,
         )
 
 

@@ -1,4 +1,4 @@
-"""Where a report goes: `text`, `json:PATH`, `html:PATH`, separated by commas. `files` writes the files."""
+"""Where a report goes: `text`, `json:PATH`, `html:PATH`, `trace:PATH`, with commas between. `files` writes files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from torchdevice.errors import ConfigError, explain_error
 from torchdevice.printable import printable
-from torchdevice.reporting import files, html, json, text
+from torchdevice.reporting import files, html, json, text, trace
 from torchdevice.reporting.collect import Context, Report
 
 REPORT = "TORCHDEVICE_REPORT"  # the variable with the destinations; empty: none
 SUMMARY = "summary"
 TEXT = "text"
-FILES: dict[str, Callable[[Report, Context], str]] = {"json": json.render, "html": html.render}
+TRACE = "trace"  # needs a profile
+FILES: dict[str, Callable[[Report, Context], str]] = {"json": json.render, "html": html.render, TRACE: trace.render}
 
 # A comma separates destinations only if a destination follows it, so paths may contain commas.
 _BETWEEN = re.compile(rf",(?=(?:{SUMMARY}|{TEXT}|(?:{'|'.join(FILES)}):))")
@@ -62,7 +63,7 @@ def _absolute(path: str) -> str:
 
 def _refusal(asked: str, decided: str) -> ConfigError:
     return ConfigError(
-        explain_error(f"a report as {asked!r} was requested", decided, "use text, json:PATH or html:PATH")
+        explain_error(f"a report as {asked!r} was requested", decided, "use text, json:PATH, html:PATH or trace:PATH")
     )
 
 

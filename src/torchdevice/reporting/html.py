@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from torchdevice.reporting.collect import Context, Place, Report
-from torchdevice.reporting.profile import Cells, line_table, operator_note, operator_table, throughput, took
+from torchdevice.reporting.profile import (
+    Cells,
+    line_table,
+    memory_table,
+    operator_note,
+    operator_table,
+    size,
+    throughput,
+    took,
+)
 from torchdevice.reporting.rewrites import PRELUDE, suggestion
-from torchdevice.reporting.text import short, size
+from torchdevice.reporting.text import short
+from torchdevice.reporting.timeline import HEIGHT, WIDTH, pictures
 
 TEMPLATE, LINES, FALLBACKS = "report.html.jinja", "table.html.jinja", "fallbacks.html.jinja"
 
@@ -69,6 +79,9 @@ def _fill(template: str, report: Report, context: Context) -> str:
         operators=operators,
         slowest=max((row.seconds for row in operators), default=0.0) or 1.0,
         profile_tables=_profile_tables(report),
+        pictures=pictures(report.profile) if report.profile is not None else [],
+        width=WIDTH,
+        height=HEIGHT,
         prelude=PRELUDE,
         basename=os.path.basename,
         took=took,
@@ -81,8 +94,10 @@ def _profile_tables(report: Report) -> list[tuple[str, tuple[tuple[str, ...], Ce
     if profile is None:
         return []
     told = throughput(profile)
+    memory = memory_table(profile, short)
     return [
         ("Time by operator", operator_table(profile), operator_note(profile)),
         ("Time by line", line_table(profile, short), ""),
+        *([("Memory by line", memory, "")] if memory[1] else []),
         *([("Throughput", ((), []), told)] if told else []),
     ]

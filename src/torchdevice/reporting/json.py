@@ -7,8 +7,14 @@ import json
 from typing import Any
 
 from torchdevice.ledger import Site
-from torchdevice.reporting.collect import KINDS, Context, Profile, Report
-from torchdevice.reporting.profile import line_rows, operator_rows, operators_per_second, samples_per_second
+from torchdevice.reporting.collect import KINDS, Context, Memory, Profile, Report
+from torchdevice.reporting.profile import (
+    line_rows,
+    memory_rows,
+    operator_rows,
+    operators_per_second,
+    samples_per_second,
+)
 
 SCHEMA = 1
 
@@ -60,7 +66,13 @@ def _profile(profile: Profile) -> dict[str, Any]:
         "samples": profile.samples,
         "samples_per_second": samples_per_second(profile),
         "operators": [
-            {"operator": name, "device": device, "calls": timed.calls, "seconds": timed.seconds}
+            {
+                "operator": name,
+                "device": device,
+                "calls": timed.calls,
+                "seconds": timed.seconds,
+                "allocated": profile.operator_memory.get((name, device), Memory()).allocated,
+            }
             for name, figures in operator_rows(profile)
             for device, timed in sorted(figures.items())
         ],
@@ -74,4 +86,9 @@ def _profile(profile: Profile) -> dict[str, Any]:
             }
             for site, timed in line_rows(profile)
         ],
+        "memory": [
+            {"file": site.file, "line": site.line, **dataclasses.asdict(memory)}
+            for site, memory in memory_rows(profile)
+        ],
+        "timeline": list(map(dataclasses.asdict, profile.timeline)),
     }

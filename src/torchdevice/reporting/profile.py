@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Callable
 
 from torchdevice.ledger import Site
-from torchdevice.reporting.collect import Profile, Timed, added
+from torchdevice.reporting.collect import Memory, Profile, Timed, added
 
 SHOWN = 15
 DOMINATES = 0.5
@@ -40,6 +40,9 @@ def line_rows(profile: Profile) -> list[tuple[Site, Timed]]:
 def operator_table(profile: Profile) -> tuple[tuple[str, ...], Cells]:
     """Headings and the first rows, with one column per device."""
     places = devices(profile)
+    memory: dict[str, Memory] = {}
+    for (name, _), each in profile.operator_memory.items():
+        memory[name] = memory.get(name, Memory()) + each
     everything = sum(timed.seconds for timed in profile.operators.values()) or 1.0
     rows = operator_rows(profile)
     cells: Cells = [
@@ -48,6 +51,7 @@ def operator_table(profile: Profile) -> tuple[tuple[str, ...], Cells]:
             str(_total(figures).calls),
             *(took(figures[place].seconds) if place in figures else "" for place in places),
             f"{_total(figures).seconds / everything:.0%}",
+            *((size(memory[name].allocated) if name in memory else "",) if memory else ()),
         )
         for name, figures in rows[:SHOWN]
     ]
@@ -60,9 +64,11 @@ def operator_table(profile: Profile) -> tuple[tuple[str, ...], Cells]:
                 str(_total(sums).calls),
                 *(took(sums[place].seconds) if place in sums else "" for place in places),
                 f"{_total(sums).seconds / everything:.0%}",
+                *((size(sum(memory[name].allocated for name, _ in rest if name in memory)),) if memory else ()),
             )
         )
-    return ("operator", "calls", *(f"on {place}" for place in places), "share"), cells
+    allocated = ("allocated",) if memory else ()
+    return ("operator", "calls", *(f"on {place}" for place in places), "share", *allocated), cells
 
 
 def operator_note(profile: Profile) -> str:
@@ -112,6 +118,40 @@ def line_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[st
         for site, timed in rows
     ]
     return ("place", "time", "share", "in fallbacks", *(("first use",) if imports else ()), "line"), cells
+
+
+def memory_rows(profile: Profile) -> list[tuple[Site, Memory]]:
+    """Each line that allocated memory or copied between devices, the largest amounts first."""
+    return sorted(
+        profile.line_memory.items(),
+        key=lambda item: (-item[1].allocated, -item[1].copied, item[0].file, item[0].line),
+    )
+
+
+def memory_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[str, ...], Cells]:
+    """Headings and the first rows: the memory and the source of each line."""
+    rows = memory_rows(profile)[:SHOWN]
+    copies = any(memory.copied for _, memory in rows)
+    cells: Cells = [
+        (
+            place(site),
+            size(memory.allocated),
+            size(memory.held) if memory.held else "",
+            *((size(memory.copied) if memory.copied else "",) if copies else ()),
+            linecache.getline(site.file, site.line).strip()[:80],
+        )
+        for site, memory in rows
+    ]
+    return ("place", "allocated", "in use", *(("copied",) if copies else ()), "line"), cells
+
+
+def size(number: float) -> str:
+    """A number of bytes with a readable unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError("the last unit takes everything")
 
 
 def took(seconds: float) -> str:

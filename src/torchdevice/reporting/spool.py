@@ -19,7 +19,7 @@ from typing import Any
 
 from torchdevice.ledger import Changed, Fallback, FallbackTotals, Redirect, Simulated, Site, StandIn
 from torchdevice.ownership import writable_by_others
-from torchdevice.reporting.collect import Counts, Profile, Timed
+from torchdevice.reporting.collect import Counts, Event, Memory, Moment, Profile, Timed
 
 RUN = "TORCHDEVICE_RUN"  # the variable with the folder, which exists until the run is reported
 
@@ -114,6 +114,12 @@ def _as_data(counts: Counts) -> dict[str, Any]:
             "half_seconds": profile.half_seconds,
             "batches": profile.batches,
             "samples": profile.samples,
+            "operator_memory": [[*key, dataclasses.astuple(each)] for key, each in profile.operator_memory.items()],
+            "line_memory": [
+                [*dataclasses.astuple(site), dataclasses.astuple(m)] for site, m in profile.line_memory.items()
+            ],
+            "timeline": list(map(dataclasses.astuple, profile.timeline)),
+            "events": list(map(dataclasses.astuple, profile.events)),
         },
     }
 
@@ -125,20 +131,29 @@ def _from_data(data: dict[str, Any]) -> Counts:
         {fallback: _made(FallbackTotals, figures) for fallback, figures in map(_read_record, data["fallbacks"])},
         _checked(float, data["seconds"]),
         Profile(
-            {
-                (_checked(str, name), _checked(str, device)): _made(Timed, figures)
-                for name, device, figures in profile["operators"]
-            },
-            {_made(Site, (file, line)): _made(Timed, figures) for file, line, figures in profile["lines"]},
+            _by_operator(Timed, profile["operators"]),
+            _by_line(Timed, profile["lines"]),
             _checked(float, profile["seconds"]),
             _checked(str, profile["operators_missing"]),
             _checked(float, profile["half_seconds"]),
             _checked(int, profile["batches"]),
             _checked(int, profile["samples"]),
+            _by_operator(Memory, profile["operator_memory"]),
+            _by_line(Memory, profile["line_memory"]),
+            tuple(_made(Moment, values) for values in profile["timeline"]),
+            tuple(_made(Event, values) for values in profile["events"]),
         )
         if profile is not None
         else None,
     )
+
+
+def _by_operator(kind: Any, rows: list[Any]) -> dict[tuple[str, str], Any]:
+    return {(_checked(str, name), _checked(str, device)): _made(kind, figures) for name, device, figures in rows}
+
+
+def _by_line(kind: Any, rows: list[Any]) -> dict[Site, Any]:
+    return {_made(Site, (file, line)): _made(kind, figures) for file, line, figures in rows}
 
 
 def _record(record: Any, figures: Any) -> list[Any]:

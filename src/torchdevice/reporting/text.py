@@ -11,11 +11,21 @@ from torchdevice.environment import environment
 from torchdevice.ledger import Site
 from torchdevice.printable import printable, printable_lines
 from torchdevice.reporting.collect import KINDS, Context, Report, columns
-from torchdevice.reporting.profile import line_table, operator_note, operator_table, throughput, took
+from torchdevice.reporting.profile import (
+    line_table,
+    memory_table,
+    operator_note,
+    operator_table,
+    size,
+    throughput,
+    took,
+)
 
 HEADINGS = ("API", "asked", "given", "calls", "places", "first place")
 FALLBACK_HEADINGS = ("operator", "ran on", "calls", "places", "time", "moved", "why", "first place")
-_NUMBERS = frozenset({"calls", "places", "time", "moved", "share", "in fallbacks", "first use"})
+_NUMBERS = frozenset(
+    {"calls", "places", "time", "moved", "share", "in fallbacks", "first use", "allocated", "in use", "copied"}
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,9 @@ def _profile(report: Report) -> Iterator[Table]:
         yield Table("Time by operator", *operator_table(report.profile), operator_note(report.profile))
         headings, rows = line_table(report.profile, short)
         yield Table("Time by line", headings, rows, "" if rows else "no line was sampled")
+        headings, rows = memory_table(report.profile, short)
+        if rows:
+            yield Table("Memory by line", headings, rows)
         if told := throughput(report.profile):
             yield Table("Throughput", (), [], told)
 
@@ -121,15 +134,6 @@ def short(site: Site) -> str:
     here = os.path.join(os.getcwd(), "")
     file = site.file[len(here) :] if site.file.startswith(here) else site.file
     return f"{file}:{site.line}"
-
-
-def size(number: float) -> str:
-    """A number of bytes with a readable unit."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    raise AssertionError("the last unit takes everything")
 
 
 def _headline(context: Context) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
+from torchdevice._torch import core
 from torchdevice.answers.real import cpu_storages
 from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.virtual import build
@@ -16,7 +17,7 @@ class Counted:
     """The counts of the library, in bytes."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        for name in ("held", "highest"):
+        for name in ("held", "highest", "allocated_here"):
             getattr(library, f"tdc_{name}").restype = ctypes.c_int64
         library.tdc_adopt.argtypes = [ctypes.c_void_p]
         library.tdc_adopt.restype = None
@@ -27,6 +28,11 @@ class Counted:
             library.tdc_adopt(storage._cdata)
         library.tdc_reset_highest()
         self._library = library
+
+    def functions(self) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
+        """The addresses of two functions: the bytes that the calling thread has allocated so far, and those in use."""
+        allocated, held = self._library.tdc_allocated_here, self._library.tdc_held
+        return ctypes.cast(allocated, ctypes.c_void_p), ctypes.cast(held, ctypes.c_void_p)
 
     def held(self) -> int:
         """The bytes that tensors hold now."""
@@ -42,7 +48,12 @@ class Counted:
 
 
 def start(build_it: bool) -> Counted | None:
-    """Start counting, until the process ends. Returns None if the library is missing, or cannot be built or used."""
+    """Start counting, until the process ends. Returns None if the library is missing, or cannot be built or used.
+
+    A virtual device replaces the CPU's allocator itself, so beside one CPU memory is not counted.
+    """
+    if core.virtual_types:
+        return None
     try:
         library = build.load(build.COUNTING) if build_it else build.load_if_built(build.COUNTING)
         return None if library is None else Counted(library)

@@ -18,6 +18,7 @@ namespace {
 
 c10::Allocator* inner = nullptr;
 std::atomic<int64_t> held{0}, highest{0};
+thread_local int64_t allocated_here = 0;
 
 // Sizes by address, in shards that threads rarely share. A size stored next to the memory would change the figures of
 // profilers.
@@ -74,6 +75,7 @@ struct Counting final : c10::Allocator {
     c10::DataPtr data = inner->allocate(bytes);
     void* address = data.get();
     if (address && data.compare_exchange_deleter(inner->raw_deleter(), &free_counted)) add(address, bytes);
+    allocated_here += static_cast<int64_t>(bytes);
     return data;
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_counted; }
@@ -107,5 +109,6 @@ API void tdc_adopt(c10::StorageImpl* storage) {
 }
 
 API int64_t tdc_held() { return held; }
+API int64_t tdc_allocated_here() { return allocated_here; }  // by the calling thread; memory that was freed included
 API int64_t tdc_highest() { return highest; }
 API void tdc_reset_highest() { highest = held.load(); }

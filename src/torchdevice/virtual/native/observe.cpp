@@ -1,16 +1,25 @@
-// Measures the time of every operator in all threads, by name and by the device type of its tensors.
+// Measures the time and the memory of every operator in all threads, by name and by the device type of its tensors.
 //
 // A separate library, for `run --profile`, also on real devices. It is in this folder because all C++ sources are
 // compiled here. A callback of torch (RecordFunction) encloses each operator. The time of nested operators is not
 // counted for the outer one. The time between push and pop (an operator that runs on another device) is counted as one
 // piece, for the enclosing operator.
+//
+// Memory is read before and after each operator: from the device's allocator, or on the CPU from the counter of CPU
+// memory. Memory that `aten::empty` allocates for another operator is counted for that one. Lines of user code are known
+// to Python, which is asked after each outermost operator that allocated memory or copied between devices.
 #include <ATen/record_function.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceType.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <dlfcn.h>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +35,24 @@ namespace {
 struct Figure {
   int64_t calls = 0;
   int64_t nanoseconds = 0;
+  int64_t allocated = 0;
+  int64_t held = 0;  // the most bytes in use when an operator ended
+  int64_t copied = 0;  // bytes between devices; only for lines
+
+  void add(const Figure& other) {
+    calls += other.calls;
+    nanoseconds += other.nanoseconds;
+    allocated += other.allocated;
+    held = std::max(held, other.held);
+    copied += other.copied;
+  }
+};
+
+struct Event {
+  const std::string* name;
+  c10::DeviceType device;
+  int64_t started;
+  int64_t nanoseconds;
 };
 
 // One per thread, so that threads do not wait for each other. The mutex is for the reader.
@@ -33,6 +60,8 @@ struct Table {
   std::mutex mutex;
   std::map<std::string, Figure, std::less<>> figures[static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)];
   std::map<std::pair<std::string, std::string>, Figure> elsewhere;  // operator, label
+  std::map<int64_t, Figure> lines;                                  // by the number that Python gave
+  std::vector<Event> events;
 };
 
 std::mutex tables_mutex;
@@ -53,37 +82,95 @@ int64_t now() {
       .count();
 }
 
+struct Memory {
+  int64_t allocated = 0;  // since the process started, memory that was freed included
+  int64_t held = 0;
+};
+
 struct Running : at::ObserverContext {
   Running* around = nullptr;
   const char* name = nullptr;
   std::string label;  // the executor, if it runs on another device
-  c10::DeviceType device = c10::DeviceType::CPU;
+  c10::Device device = c10::kCPU;
   int64_t started = 0;
+  int64_t whole = 0;
   int64_t nested = 0;
+  Memory before;
+  int64_t allocated_nested = 0;
+  int64_t copied = 0;
   bool ran_elsewhere = false;
   bool is_half = false;  // it has a float16 tensor, and all are on the CPU
 };
 
 std::atomic<int64_t> half_nanoseconds{0};
+std::atomic<int64_t> busy_nanoseconds{0};
+std::atomic<int64_t> events_left{0};
+int64_t events_since = 0;
+int64_t (*cpu_allocated)() = nullptr;  // by the calling thread
+int64_t (*cpu_held)() = nullptr;
+int64_t (*line_number)() = nullptr;  // of the line of user code that the calling thread runs; 0: none
 thread_local Running* innermost = nullptr;
 thread_local std::vector<std::unique_ptr<Running>> pushed;
 
-c10::DeviceType device_of(const at::RecordFunction& function, bool& is_half) {
-  c10::DeviceType found = c10::DeviceType::CPU;
+// The allocators of accelerators that have statistics, by device type.
+c10::DeviceAllocator* allocator_of(c10::DeviceType type) {
+  static std::array<std::atomic<c10::DeviceAllocator*>, static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)> known{};
+  auto& found = known[static_cast<int>(type)];
+  if (found == nullptr && c10::impl::hasDeviceGuardImpl(type)) {
+    try {
+      found = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
+    } catch (const c10::Error&) {  // no allocator is registered
+    }
+  }
+  return found;
+}
+
+Memory memory_of(c10::Device device) {
+  if (device.is_cpu()) {
+    return cpu_allocated != nullptr ? Memory{cpu_allocated(), cpu_held()} : Memory{};
+  }
+  auto* allocator = allocator_of(device.type());
+  if (allocator == nullptr || !allocator->initialized()) return {};
+  const auto index = device.has_index() ? device.index() : c10::impl::getDeviceGuardImpl(device.type())->getDevice().index();
+  const auto& bytes = allocator->getDeviceStats(index).allocated_bytes[0];
+  return {bytes.allocated, bytes.current};
+}
+
+// CUDA has a switch for synchronous launches. On other accelerators an operator is complete after this.
+void wait_for(c10::Device device) {
+  if (device.is_cpu() || device.is_cuda() || !c10::impl::hasDeviceGuardImpl(device.type())) return;
+  const auto* guard = c10::impl::getDeviceGuardImpl(device.type());
+  try {
+    guard->synchronizeDevice(device.has_index() ? device.index() : guard->getDevice().index());
+  } catch (const c10::Error&) {  // a graph is being captured, or the device type has no such function
+  }
+}
+
+int64_t copied_by(const at::RecordFunction& function, std::string_view name) {
+  if (name != "aten::copy_" || function.inputs().size() < 2) return 0;
+  const c10::IValue &to = function.inputs()[0], &from = function.inputs()[1];
+  if (!to.isTensor() || !from.isTensor() || to.toTensor().device() == from.toTensor().device()) return 0;
+  return from.toTensor().numel() * static_cast<int64_t>(from.toTensor().itemsize());
+}
+
+bool makes_room(std::string_view name) { return name.starts_with("aten::empty"); }
+
+c10::Device device_of(const at::RecordFunction& function, bool& is_half) {
+  c10::Device found = c10::kCPU;
   auto look = [&](const at::Tensor& tensor) {
-    if (!tensor.defined() || found != c10::DeviceType::CPU) return;
-    found = tensor.device().type();
-    is_half = found == c10::DeviceType::CPU && (is_half || tensor.scalar_type() == at::kHalf);
+    if (!tensor.defined() || !found.is_cpu()) return;
+    found = tensor.device();
+    is_half = found.is_cpu() && (is_half || tensor.scalar_type() == at::kHalf);
   };
   for (const c10::IValue& value : function.inputs()) {
     if (value.isTensor()) {
       look(value.toTensor());
     } else if (value.isTensorList()) {
       for (const c10::IValue& each : value.toListRef()) look(each.toTensor());
-    } else if (value.isDevice() && found == c10::DeviceType::CPU) {
-      found = value.toDevice().type();
+    } else if (value.isDevice() && found.is_cpu()) {
+      found = value.toDevice();
     }
-    if (found != c10::DeviceType::CPU) break;
+    if (!found.is_cpu()) break;
   }
   return found;
 }
@@ -91,24 +178,48 @@ c10::DeviceType device_of(const at::RecordFunction& function, bool& is_half) {
 void enter(Running& running) {
   running.around = innermost;
   innermost = &running;
+  running.before = memory_of(running.device);
   running.started = now();
 }
 
-// The operator's own time. Its total time is subtracted from that of the enclosing operator.
-int64_t leave(Running& running) {
-  const int64_t whole = now() - running.started;
-  innermost = running.around;
-  if (innermost != nullptr) innermost->nested += whole;
-  return whole - running.nested;
+// The operator's own figures. Its total is subtracted from that of the enclosing operator.
+Figure leave(Running& running) {
+  wait_for(running.device);
+  const int64_t whole = running.whole = now() - running.started;
+  const Memory after = memory_of(running.device);
+  const int64_t allocated = after.allocated - running.before.allocated;
+  Running* around = running.around;
+  innermost = around;
+  if (around == nullptr) {
+    busy_nanoseconds += whole;
+  } else {
+    around->nested += whole;
+    around->copied += running.copied;
+    if (around->device == running.device && !makes_room(running.name)) around->allocated_nested += allocated;
+  }
+  const bool for_another = around != nullptr && around->device == running.device && makes_room(running.name);
+  const int64_t own = for_another ? 0 : allocated - running.allocated_nested;
+  return {1, whole - running.nested, own, after.held};
+}
+
+// Threads of torch without a Python thread state may not wait for the interpreter.
+bool may_ask_python() {
+  static auto* state = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"));
+  return line_number != nullptr && state != nullptr && state() != nullptr && std::uncaught_exceptions() == 0;
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
-  if (innermost != nullptr && !innermost->label.empty()) return nullptr;
   const std::string_view name = function.name();
+  const int64_t copied = copied_by(function, name);
+  if (innermost != nullptr && !innermost->label.empty()) {
+    innermost->copied += copied;
+    return nullptr;
+  }
   if (name.starts_with("autograd::engine")) return nullptr;  // ranges around operators, not operators
   auto running = std::make_unique<Running>();
   running->name = function.name();
   running->device = device_of(function, running->is_half);
+  running->copied = copied;
   enter(*running);
   return running;
 }
@@ -116,15 +227,22 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
 void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   auto* running = static_cast<Running*>(context);
   if (running == nullptr || innermost != running) return;  // it began before the observation, or ended on another thread
-  const int64_t own = leave(*running);
-  if (running->is_half) half_nanoseconds += own;
+  Figure own = leave(*running);
+  if (running->is_half) half_nanoseconds += own.nanoseconds;
+  const Figure outer{0, 0, own.allocated + running->allocated_nested, own.held, running->copied};
+  const bool asks = running->around == nullptr && (outer.allocated != 0 || outer.copied != 0) && may_ask_python();
+  const int64_t line = asks ? line_number() : 0;
+  if (running->ran_elsewhere) own.calls = 0;  // the rest is the time of the copies
   Table& table = own_table();
   std::lock_guard<std::mutex> lock(table.mutex);
-  auto& figures = table.figures[static_cast<int>(running->device)];
+  auto& figures = table.figures[static_cast<int>(running->device.type())];
   auto found = figures.find(std::string_view(function.name()));
   if (found == figures.end()) found = figures.emplace(function.name(), Figure{}).first;
-  found->second.calls += running->ran_elsewhere ? 0 : 1;  // the rest is the time of the copies
-  found->second.nanoseconds += own;
+  found->second.add(own);
+  if (line != 0) table.lines[line].add(outer);
+  if (events_left.fetch_sub(1, std::memory_order_relaxed) > 0) {
+    table.events.push_back({&found->first, running->device.type(), running->started, running->whole});
+  }
 }
 
 // A program may give its functions any name. Tabs and line breaks separate columns and rows.
@@ -157,6 +275,7 @@ EXPORT int td_observe_push(const char* label) {
   Running& running = *pushed.back();
   running.name = innermost != nullptr && innermost->name != nullptr ? innermost->name : "";
   running.label = label != nullptr && *label ? label : "elsewhere";
+  if (innermost != nullptr) running.device = innermost->device;
   if (innermost != nullptr) innermost->ran_elsewhere = true;
   enter(running);
   return 0;
@@ -166,30 +285,44 @@ EXPORT int td_observe_pop() {
   if (pushed.empty()) return 0;
   Running& running = *pushed.back();
   if (innermost == &running) {
-    const int64_t own = leave(running);
+    const Figure own = leave(running);
     Table& table = own_table();
     std::lock_guard<std::mutex> lock(table.mutex);
-    Figure& figure = table.elsewhere[{running.name, running.label}];
-    figure.calls += 1;
-    figure.nanoseconds += own;
+    table.elsewhere[{running.name, running.label}].add(own);
   }
   pushed.pop_back();
   return 0;
 }
 
-// The time of operators with float16 on the CPU.
-EXPORT int64_t td_observed_half() { return half_nanoseconds; }
+// What the caller knows: the memory of the CPU, and the line of user code.
+EXPORT void td_observe_memory(int64_t (*allocated)(), int64_t (*held)()) { cpu_allocated = allocated, cpu_held = held; }
+EXPORT void td_observe_lines(int64_t (*number)()) { line_number = number; }
 
-// Rows of "operator\tdevice or label\tcalls\tnanoseconds".
+// Keep the next events, for a trace.
+EXPORT void td_observe_events(int64_t most) {
+  events_since = now();
+  events_left = most;
+}
+
+// The time of operators with float16 on the CPU, and of all operators that are not inside another one.
+EXPORT int64_t td_observed_half() { return half_nanoseconds; }
+EXPORT int64_t td_observed_busy() { return busy_nanoseconds; }
+
+// The bytes in use on a device; -1: not known.
+EXPORT int64_t td_observed_held(const char* device) {
+  const c10::Device asked{std::string(device)};
+  if (asked.is_cpu() ? cpu_held == nullptr : allocator_of(asked.type()) == nullptr) return -1;
+  return memory_of(asked).held;
+}
+
+// Rows of "operator\tdevice or label\tcalls\tnanoseconds\tallocated\theld".
 EXPORT const char* td_observed() {
   std::map<std::string, Figure> whole;
   std::lock_guard<std::mutex> all(tables_mutex);
   for (auto& table : tables) {
     std::lock_guard<std::mutex> lock(table->mutex);
     auto add = [&](const std::string& name, const std::string& where, const Figure& figure) {
-      const std::string key = in_one_cell(name) + "\t" + in_one_cell(where);
-      whole[key].calls += figure.calls;
-      whole[key].nanoseconds += figure.nanoseconds;
+      whole[in_one_cell(name) + "\t" + in_one_cell(where)].add(figure);
     };
     for (int type = 0; type < static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES); ++type) {
       for (auto& [name, figure] : table->figures[type]) {
@@ -200,7 +333,41 @@ EXPORT const char* td_observed() {
   }
   text.clear();
   for (auto& [key, figure] : whole) {
-    text += key + "\t" + std::to_string(figure.calls) + "\t" + std::to_string(figure.nanoseconds) + "\n";
+    text += key;
+    for (int64_t each : {figure.calls, figure.nanoseconds, figure.allocated, figure.held}) {
+      text += "\t" + std::to_string(each);
+    }
+    text += "\n";
+  }
+  return text.c_str();
+}
+
+// Rows of "line number\tallocated\theld\tcopied".
+EXPORT const char* td_observed_lines() {
+  std::map<int64_t, Figure> whole;
+  std::lock_guard<std::mutex> all(tables_mutex);
+  for (auto& table : tables) {
+    std::lock_guard<std::mutex> lock(table->mutex);
+    for (auto& [line, figure] : table->lines) whole[line].add(figure);
+  }
+  text.clear();
+  for (auto& [line, figure] : whole) {
+    text += std::to_string(line) + "\t" + std::to_string(figure.allocated) + "\t" + std::to_string(figure.held) + "\t" +
+            std::to_string(figure.copied) + "\n";
+  }
+  return text.c_str();
+}
+
+// Rows of "operator\tdevice\tthread\tstart in nanoseconds\tnanoseconds".
+EXPORT const char* td_observed_events() {
+  std::lock_guard<std::mutex> all(tables_mutex);
+  text.clear();
+  for (size_t thread = 0; thread < tables.size(); ++thread) {
+    std::lock_guard<std::mutex> lock(tables[thread]->mutex);
+    for (const Event& event : tables[thread]->events) {
+      text += in_one_cell(*event.name) + "\t" + c10::DeviceTypeName(event.device, true) + "\t" + std::to_string(thread) +
+              "\t" + std::to_string(event.started - events_since) + "\t" + std::to_string(event.nanoseconds) + "\n";
+    }
   }
   return text.c_str();
 }
