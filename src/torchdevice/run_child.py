@@ -7,6 +7,7 @@ and `cli.run` is the command line.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import platform
@@ -32,7 +33,7 @@ from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, TRACE, Des
 from torchdevice.reporting.secrets import without_secrets
 from torchdevice.reporting.spool import RUN
 from torchdevice.session import session
-from torchdevice.translate.hints import moved_from_the_cpu
+from torchdevice.translate.hints import checks_the_type, moved_from_the_cpu
 from torchdevice.translate.translator import translator
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ class Supervision:
         device = f"a virtual {status.target}" if virtual.installed() is not None else status.target
         if device not in (None, "cuda"):
             sys.excepthook = tracebacks.followed_by(sys.excepthook, lambda error: packages.hint(error, str(device)))
-        sys.excepthook = tracebacks.followed_by(sys.excepthook, lambda error: moved_from_the_cpu(error, translator))
+        for hint in (moved_from_the_cpu, checks_the_type):
+            sys.excepthook = tracebacks.followed_by(sys.excepthook, functools.partial(hint, translator=translator))
         self._end_with_the_process()
         # multiprocessing clears the finalizers in its children; a child made by `os.fork` inherits its parent's.
         util.register_after_fork(self, Supervision._end_with_the_process)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import torchdevice, write
-from torchdevice.answers.packages import NOT_IN_STAND_IN, PACKAGES, SWITCHED_OFF, hint, package
+from torchdevice.answers.packages import NOT_IN_STAND_IN, PACKAGES, SWITCHED_OFF, WITH_CPU_BACKEND, hint, package
 from torchdevice.answers.rows import TRUTH_PACKAGES
 from torchdevice.packages import table
 from torchdevice.tracebacks import followed_by
@@ -35,7 +35,8 @@ def test_a_missing_package_and_one_that_failed_are_explained(name: str) -> None:
         assert missing.startswith(f"{name} was imported, and is not available; the device here is cpu")
         failed = hint(raised_in(module, RuntimeError("no driver")), "mps")
         assert failed.startswith(f"{name} failed; the device here is mps")
-        assert missing.endswith(f"\nHint: {PACKAGES[name]}")
+        advice = f"install {name}; it has a CPU backend" if name in WITH_CPU_BACKEND else PACKAGES[name]
+        assert missing.endswith(f"\nHint: {advice}")
         assert failed.endswith(f"\nHint: {PACKAGES[name]}")
 
 

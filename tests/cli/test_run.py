@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import os
@@ -538,3 +539,46 @@ def test_a_profile_says_so_where_float16_on_a_cpu_dominates(dtype: str, tmp_path
     done = torchdevice("run", "--target", "cpu", "--profile", "-c", program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Hint: float16 is slow on a CPU") == (dtype == "float16")
+
+
+@pytest.mark.parametrize("form", ["html", "json"])
+def test_a_report_without_its_format_is_explained(form: str) -> None:
+    done = torchdevice("run", "--report", f"out.{form}", "train.py")
+    assert done.returncode == 2
+    assert f"out.{form} is not a program; write a report with --report {form}:out.{form}" in done.stderr
+
+
+WRITTEN_FOR_CUDA = """import argparse
+import torch
+from torch import nn
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+args = parser.parse_args()
+device = "cuda"
+model = nn.Linear(4, 1).cuda()
+scaler = torch.amp.GradScaler("cuda")
+for step in range(2):
+    x = torch.ones(2, 4, device=device)
+    with torch.autocast("cuda"):
+        loss = model(x.to(args.device)).sum()
+torch.cuda.synchronize()
+print(loss.shape, torch.cuda.memory_allocated() >= 0)
+"""
+
+
+def test_a_program_with_all_suggested_lines_runs_in_plain_torch(tmp_path: Path) -> None:
+    write(tmp_path, {"program.py": WRITTEN_FOR_CUDA})
+    done = torchdevice("run", "--report", "html:r.html", "program.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = html.unescape((tmp_path / "r.html").read_text(encoding="utf-8"))
+    lines = WRITTEN_FOR_CUDA.splitlines()
+    rows = re.findall(r'program\.py:(\d+)">program(?:(?!</tr>).)*?class="suggested"[^>]*>(.*?)</code>', page, re.DOTALL)
+    for number, suggested in rows:
+        before = lines[int(number) - 1]
+        lines[int(number) - 1] = before[: len(before) - len(before.lstrip())] + suggested
+    assert {int(number) for number, _ in rows} == {5, 7, 8, 9, 12, 14, 15}
+    lines.insert(3, re.findall(r"<pre>(device = .*?)</pre>", page)[0])
+    (tmp_path / "program.py").write_text("\n".join(lines))
+    plain = python("program.py", cwd=tmp_path)
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout == done.stdout

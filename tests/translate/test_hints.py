@@ -29,3 +29,24 @@ def test_the_hint_names_the_policy_and_the_place(code: str, tmp_path: Path) -> N
     assert ("Hint: try --policy portable" in done.stderr) is PROGRAMS[code]
     kept = torchdevice("run", "--virtual", "mps", "--policy", "portable", "program.py", cwd=tmp_path)
     assert "Hint: try --policy portable" not in kept.stderr
+
+
+CHECKS = {
+    'def check(x):\n    assert x.is_cuda, "x must be on a GPU"\ncheck(torch.ones(2).cuda())': True,
+    'x = torch.ones(2, device="cuda:0")\nif x.device.type != "cuda":\n    raise ValueError(x.device)': True,
+    'x = torch.ones(2, device="cuda")\nassert x.device.type in ("cuda",)': True,
+    'x = torch.ones(2, device="cuda")\nassert x.sum() > 3': False,
+    "x = torch.ones(2)\nassert x.is_cuda": False,
+    'x = torch.ones(2).cuda()\nimport torch.utils.cpp_extension as e\ne.load("is_cuda", ["k.cu"])': False,
+}
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_a_program_that_checks_the_type_is_told_of_another_mode(code: str, tmp_path: Path) -> None:
+    write(tmp_path, {"program.py": f"import torch\n{code}\n"})
+    done = torchdevice("run", "--target", "cpu", "program.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert ("Hint: `torchdevice run --as cuda` gives tensors of the type cuda" in done.stderr) is CHECKS[code]
+    if CHECKS[code]:
+        followed = torchdevice("run", "--as", "cuda", "program.py", cwd=tmp_path)
+        assert followed.returncode == 0, followed.stderr

@@ -188,7 +188,7 @@ def test_results_that_follow_their_input_on_cuda() -> None:
 
 
 def test_the_report_has_the_place(active: None) -> None:
-    with pytest.warns(TorchDeviceWarning, match="Hint: `run --virtual cuda` keeps them apart"):
+    with pytest.warns(TorchDeviceWarning, match="Hint: `run --as cuda` keeps them apart"):
         kept = filled_and_kept()
     del kept
     (row,) = torchdevice.report().of_kind("changed")

@@ -21,7 +21,7 @@ package is not installed, `import flash_attn` finds a stand-in under `torchdevic
 `TORCHDEVICE_PACKAGES=1`. `torchdevice run --no-packages` turns stand-ins off.
 
 - **An installed package is never replaced.** A stand-in is not loaded before a program imports it.
-- **A program that requires the package gets the stand-in**: by an import outside of a `try`, or one whose handler raises again; by
+- **A program that requires the package gets the stand-in**: by an import that is not in a `try`, or in a `try` whose `except` raises again; by
   `attn_implementation="flash_attention_2"` in transformers; by `enable_xformers_memory_efficient_attention()` in diffusers.
 - **A program with an alternative keeps it.** `importlib.util.find_spec` and `importlib.metadata` do not find the package. An import in
   `try: … except ImportError: …` whose handler continues fails as it does without TorchDevice. So libraries choose as before. Once a

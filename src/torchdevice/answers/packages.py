@@ -25,7 +25,7 @@ PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "its own CUDA kernels; use its implemen
     "triton": "kernels for CUDA; write the operation in torch, or add an implementation in torch",
     "flash_attn": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
     "xformers": "CUDA kernels; torch.nn.functional.scaled_dot_product_attention does the same everywhere",
-    "bitsandbytes": "CUDA kernels; load the model without 4/8-bit quantization",
+    "bitsandbytes": "its CPU backend lacks some functions; load the model without 4/8-bit quantization",
     "apex": "CUDA kernels; torch.amp and torch.optim replace it",
     "transformer_engine": "CUDA kernels by NVIDIA",
     "tensorrt": "NVIDIA's runtime",
@@ -46,6 +46,8 @@ PACKAGES = dict.fromkeys(TRUTH_PACKAGES, "its own CUDA kernels; use its implemen
     "MinkowskiEngine": "CUDA kernels for sparse convolutions; use an implementation in plain PyTorch",
     "spconv": "CUDA kernels for sparse convolutions; use an implementation in plain PyTorch",
 }
+# Packages that can be installed without CUDA and then compute on the CPU.
+WITH_CPU_BACKEND = frozenset({"bitsandbytes"})
 NOT_IN_STAND_IN = "docs/packages.md lists the contents of stand-ins; use an implementation in plain PyTorch"
 SWITCHED_OFF = "set TORCHDEVICE_PACKAGES=1, or use `torchdevice run` without --no-packages, to compute it with torch"
 SOURCES = (".cu", ".cuh")
@@ -149,7 +151,11 @@ def refusal(error: BaseException, device: str) -> Refusal | None:
     if found is not None:
         name, note = found
         what = "was imported, and is not available" if missing else "failed"
-        decided = f"the device here is {device}, and {name} needs CUDA"
+        needs = "needs CUDA"
+        if name in WITH_CPU_BACKEND:
+            needs = "is not installed" if missing else "has no CPU code for this"
+            note = f"install {name}; it has a CPU backend" if missing else note
+        decided = f"the device here is {device}, and {name} {needs}"
         return Refusal(name, explain_error(f"{name} {what}", decided, note), site)
     if missing and lines and _is_users(lines[-1][0].f_code.co_filename):
         return _built_from_sources(module.partition(".")[0], device, site)

@@ -97,6 +97,9 @@ def main(words: Sequence[str]) -> int:
         parsing.error("no program given: a script, -m MODULE, -c CODE or -")
     if len(program) == 1 and program[0] in ("-m", "-c"):
         parsing.error(f"{program[0]} needs an argument")
+    if program[0].endswith((".html", ".json")):
+        form = program[0].rpartition(".")[2]
+        parsing.error(f"{program[0]} is not a program; write a report with --report {form}:{program[0]}")
     if options.strict:
         for name, refused in STRICT.items():
             if getattr(options, name) not in (None, refused):

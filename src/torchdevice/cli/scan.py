@@ -158,7 +158,7 @@ def verdict(result: Scan) -> str:
     else:
         line = f"{files} read, {bound} with code for an accelerator: {', '.join(parts)}"
         if result.count(UNSUPPORTED):
-            line += "; the program fails where it reaches code that cannot work"
+            line += "; the program can fail where it reaches code that cannot work"
         elif result.count(UNKNOWN):
             line += f"; it may not run, because it needs {listed(_needed(result))}"
         elif result.count(CHANGED):

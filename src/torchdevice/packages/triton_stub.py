@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from torchdevice.errors import CudaOnlyError, explain_error
-from torchdevice.packages.counting import count
+from torchdevice.packages.counting import count_refusal
 
 
 def _refuse(asked: str) -> NoReturn:
@@ -41,7 +41,7 @@ class JITFunction(KernelInterface):
         self.arg_names = [*inspect.signature(fn).parameters]
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Any:
-        count(f"triton.{self.fn.__name__}", "refused")
+        count_refusal(f"triton.{self.fn.__name__}")
         _refuse(f"the kernel {self.fn.__module__}.{self.fn.__name__}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

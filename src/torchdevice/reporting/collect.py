@@ -210,6 +210,14 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+# How a call about a missing device was answered, by the kind of its record.
+HOW: Mapping[str, str] = {
+    "mapped": "answered by a function of torch for {}",
+    "simulated": "answered by TorchDevice for {}",
+    "no-op": "does nothing on {}",
+}
+
+
 @dataclass(frozen=True)
 class Context:
     """Facts about the run as a whole, given by the caller."""
@@ -236,7 +244,7 @@ class Row:
     - `api`: the function or class of torch that was called.
     - `asked`, `given`: the device that the code asked for, and what it got.
     - `calls`, `places`: how many calls, from how many lines of code; `first`: the first of these lines.
-    - `reason`: why, as a sentence.
+    - `reason`: why, or how it was answered.
     - `kind`: `"redirected"`, `"simulated"`, `"stand-in"`, `"changed"` or `"unsupported"`.
     """
 
@@ -468,7 +476,7 @@ def _place(record: Record, calls: int) -> Place:
         space = record.api.split(".")[1] if record.api.startswith("torch.") else "cuda"  # `import flash_attn`
         if kind == UNSUPPORTED:
             return Place(record.site, kind, api, space, REFUSED, calls, f"{record.target} cannot do it")
-        return Place(record.site, kind, api, space, record.target, calls, record.kind)
+        return Place(record.site, kind, api, space, record.target, calls, HOW[record.kind].format(record.target))
     if isinstance(record, StandIn):
         package, _, name = api.partition(".")
         return Place(record.site, STAND_IN, name, package, record.by, calls, f"{package} is not installed")

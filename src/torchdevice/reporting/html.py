@@ -19,7 +19,7 @@ from torchdevice.reporting.profile import (
     throughput,
     took,
 )
-from torchdevice.reporting.rewrites import PRELUDE, suggestion
+from torchdevice.reporting.rewrites import PRELUDE, stored, suggestion
 from torchdevice.reporting.text import short
 from torchdevice.reporting.timeline import HEIGHT, WIDTH, pictures
 
@@ -50,7 +50,10 @@ def fragment(report: Report) -> str:
 
 
 def lines(report: Report) -> list[Line]:
-    """The places of a report grouped by line of user code, with its source and a suggestion."""
+    """The places of a report grouped by line of user code, with its source and a suggestion.
+
+    Lines of the same files that only store the name of a device are included, because a rewrite must change them too.
+    """
     found = []
     for site, members in itertools.groupby(report.by_place, key=lambda place: place.site):
         places = tuple(members)
@@ -58,7 +61,13 @@ def lines(report: Report) -> list[Line]:
         suggested = suggestion(source, places[0].asked) if source else None
         calls = sum(place.calls for place in places)
         found.append(Line(site.file, site.line, source, suggested, calls, places))
-    return found
+    known = {(line.file, line.number) for line in found}
+    for file in sorted({line.file for line in found}):
+        for number, source in enumerate(linecache.getlines(file), 1):
+            suggested = stored(source) if (file, number) not in known else None
+            if suggested is not None:
+                found.append(Line(file, number, source.strip(), suggested, 0, ()))
+    return sorted(found, key=lambda line: (line.file, line.number))
 
 
 def _fill(template: str, report: Report, context: Context) -> str:

@@ -74,6 +74,21 @@ _ROWS: tuple[tuple[str, str], ...] = (
     (rf"torch\.Generator\(\s*{_QUOTED}", "torch.Generator(device"),
 )
 REWRITES = tuple((re.compile(pattern), replacement) for pattern, replacement in _ROWS)
+# Lines that store the name of a device for a later request, in a variable or as the default of an option.
+_STORED: tuple[tuple[str, str], ...] = (
+    (rf"^([\w.]+\s*=)\s*{_QUOTED.replace('1', '2')}(?=\s*(?:#|$))", rf"\1 {HERE}"),
+    (rf"(add_argument\(.*\bdefault\s*=\s*){_QUOTED.replace('1', '2')}", r"\1device.type"),
+)
+STORED = tuple((re.compile(pattern), replacement) for pattern, replacement in _STORED)
+
+
+def stored(line: str) -> str | None:
+    """The rewrite of a line that stores the name of a device; None for other lines."""
+    for pattern, replacement in STORED:
+        rewritten, found = pattern.subn(replacement, line.strip())
+        if found:
+            return rewritten
+    return None
 
 
 def suggestion(line: str, asked: str) -> str | None:

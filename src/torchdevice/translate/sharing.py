@@ -119,9 +119,7 @@ class Aliases:
         self._told.add(site)
         translator.ledger.enter(alias.record)
         apart = (
-            "--policy portable keeps them apart"
-            if translator.host.accelerated
-            else "`run --virtual cuda` keeps them apart"
+            "--policy portable keeps them apart" if translator.host.accelerated else "`run --as cuda` keeps them apart"
         )
         warn(
             f"{alias.record.api} returned its own input, because {alias.record.reason}; the input has changed since, "

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torchdevice.answers.packages import package
+from torchdevice.answers.packages import WITH_CPU_BACKEND, package
 from torchdevice.cli.scanning import tables
 from torchdevice.cli.scanning.files import Source, Tree
 from torchdevice.cli.scanning.tables import CHANGED, HANDLED, UNKNOWN, UNSUPPORTED, Known, Tables
@@ -160,7 +160,7 @@ class _Visitor(ast.NodeVisitor):
                 module, [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
             )
         else:
-            known = Known(UNSUPPORTED, note)
+            known = Known(UNKNOWN if name in WITH_CPU_BACKEND else UNSUPPORTED, note)
         self._add(node, f"import {name}", known)
         return True
 
