@@ -77,7 +77,12 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One call of an operator: its device, process and thread, when it started, and how long it took."""
+    """One call of an operator.
+
+    - `operator`: its name, such as `aten::mm`; `device`: the device type of its tensors.
+    - `process`, `thread`: the numbers of the process and of the thread in it.
+    - `start`: when it started, in seconds since the trace started; `seconds`: how long it took.
+    """
 
     operator: str
     device: str
