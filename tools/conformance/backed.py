@@ -27,7 +27,8 @@ from torch.utils import _pytree as pytree
 
 import torchdevice.virtual
 from tools.conformance.run import ROOT, list_names, run_worker
-from tools.conformance.worker import UNINITIALISED, copied, differs, is_refusal, outcome, samples_of
+from tools.conformance.worker import is_refusal, samples_of
+from torchdevice.verify.samples import UNINITIALISED, copied, differs, outcome
 from torchdevice.virtual.installer import DEVICES
 
 DTYPES = ("float32", "float16", "bfloat16", "int64")

@@ -26,14 +26,13 @@ os.environ["TORCHDEVICE_MASQUERADE"] = "0"  # op_db asks torch.cuda for a compil
 torchdevice.virtual.install("mps", support="real")
 torchdevice.activate(policy="portable")  # before op_db is made, which holds on to the functions that it finds
 
-from tools.conformance.worker import (  # noqa: E402
+from tools.conformance.worker import op_db, samples_of  # noqa: E402
+from torchdevice.verify.samples import (  # noqa: E402
     UNINITIALISED,
     copied,
     differs,
     names_a_device,
-    op_db,
     outcome,
-    samples_of,
 )
 
 

@@ -23,7 +23,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import torchdevice
-from tools.conformance.worker import UNINITIALISED, copied, differs, outcome, samples_of
+from tools.conformance.worker import samples_of
+from torchdevice.verify.samples import UNINITIALISED, copied, differs, outcome
 
 SAMPLES = 40
 Row = dict[str, Any]
