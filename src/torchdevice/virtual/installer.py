@@ -297,7 +297,7 @@ def _register(library: Library, device: str, support: Support, on: str) -> froze
                 flags.add("any_device")
             if real and short in supported.even_sizes_only(key):
                 flags.add("even_sizes")
-            if real and space == "aten" and short not in whole and not _has(short, known):
+            if real and space == "aten" and supported.lacks_kernel(short, known, whole):
                 if supported.decomposes(short):
                     continue
                 flags = refusal
@@ -309,7 +309,3 @@ def _register(library: Library, device: str, support: Support, on: str) -> froze
         if dispatcher.has_kernel(f"aten::{short}", "CompositeImplicitAutograd"):
             library.call("guard_dtypes", short, ",".join(dtypes))
     return frozenset(refused)
-
-
-def _has(name: str, known: frozenset[str]) -> bool:
-    return name in known or supported.delegates_to(name, known)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -97,6 +98,11 @@ def decomposes(name: str) -> bool:
 def delegates_to(name: str, kernels: frozenset[str]) -> bool:
     op = operators().get(name)
     return op is not None and op.delegate in kernels
+
+
+def lacks_kernel(name: str, kernels: frozenset[str], ours: Collection[str]) -> bool:
+    """Whether a backend with these kernels has none for the operator. `ours`: see `whole`."""
+    return name not in ours and name not in kernels and not delegates_to(name, kernels)
 
 
 def needs_device_check(name: str) -> bool:
