@@ -26,6 +26,7 @@ COMMANDS = {
     "ops": "list where each operator runs, here or on another device: native, guarded, mlx or cpu",
     "calibrate": "measure MLX against the CPU, so that each fallback uses the faster one",
     "bench": "measure the overhead of TorchDevice on this machine",
+    "verify": "check the accelerator of this machine, and write a file for an issue",
     "env": "print facts for a bug report",
 }
 
