@@ -84,11 +84,15 @@ def perform(check: Check) -> tuple[str, str, Figures]:
     return AGREES, in_one_line(result.detail), result.figures
 
 
-# Two names with separators before them: `/Users/me`, `C:\Users\me`. Messages of torch contain paths of its sources.
-_PATH = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?(?:[/\\][\w.+@ -]*[\w.+@-]){2,}[/\\]?|~[/\\][\w.+@-]+")
+# Two names with separators before them: `/Users/me`, `C:\Users\me`. Links to issues of torch are kept.
+_NAME = r"[\w.+@-]+"
+_FOLDER = rf"{_NAME}(?: {_NAME})*(?=[/\\])"  # blanks only inside a path: what follows it is text
+_PATH = re.compile(
+    rf"(https?://\S+)|(?:[A-Za-z]:|~|\.{{1,2}})?(?:[/\\](?:{_FOLDER}|{_NAME})){{2,}}[/\\]?|~[/\\]{_NAME}"
+)
 
 
 def in_one_line(text: str) -> str:
     """The first line without paths, because the file is attached to public issues."""
     first = (text.strip().splitlines() or [""])[0]
-    return _PATH.sub("<path>", first)[:LONGEST]
+    return _PATH.sub(lambda found: found[1] or "<path>", first)[:LONGEST]

@@ -161,17 +161,14 @@ def run(
             if stage.checks and len(done) >= stage.checks:
                 continue
             seconds = part.share * record.minutes * 60 if part.share else float("inf")
-            started = time.monotonic()
+            total, started = stage.checks, time.monotonic() - stage.seconds
             for found in explore(part, way, record.machine["virtual"], done, seconds, command):
-                took = time.monotonic() - started
                 if isinstance(found, int):
-                    record = record.without(part.name, way, START).with_stage(
-                        Stage(part.name, way, found, stage.seconds + took)
-                    )
+                    total = found
+                    record = record.without(part.name, way, START)  # of an earlier run that could not begin
                 else:
-                    record = record.with_finding(found).with_stage(
-                        Stage(part.name, way, record.stage(part.name, way).checks, stage.seconds + took)
-                    )
+                    record = record.with_finding(found)
                     told(found)
+                record = record.with_stage(Stage(part.name, way, total, round(time.monotonic() - started, 1)))
                 save(record)
     return record

@@ -76,8 +76,7 @@ def as_user_code(function: F) -> F:
     """The same function as if it were in a file of the user: TorchDevice decides by the file of the caller."""
     code = _renamed(function.__code__)
     given = (function.__name__, function.__defaults__, function.__closure__)
-    made = types.FunctionType(code, function.__globals__, *given)
-    return made  # type: ignore[return-value]
+    return types.FunctionType(code, function.__globals__, *given)  # type: ignore[return-value]
 
 
 def _renamed(code: types.CodeType) -> types.CodeType:

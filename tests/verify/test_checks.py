@@ -1,0 +1,169 @@
+"""The pieces of the parts that need no device: predictions, names, programs; and the command line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.verify import stub
+from tests.verify.records import MACHINE
+from tools.mac_reports import programs
+from torchdevice.cli import main
+from torchdevice.cli import verify as command
+from torchdevice.verify import operators, record, runner, wrong_values
+from torchdevice.verify.fallbacks import stem_of
+from torchdevice.verify.findings import AS, PLAIN, TRANSLATED, Differs, Skipped
+from torchdevice.verify.parts import PARTS, Part
+from torchdevice.verify.predictions import DEPENDS, REFUSED, RUNS, known_for, predict
+from torchdevice.verify.setting import Setting, as_user_code
+from torchdevice.verify.wrong_values import Bug, look_for
+
+
+def test_the_programs_of_known_bugs_are_those_of_the_reports() -> None:
+    assert programs.DATA.read_text(encoding="utf-8") == programs.text()
+    assert len(wrong_values.bugs()) >= 17
+
+
+def test_a_program_runs_on_the_device_that_is_checked() -> None:
+    code = 'import torch\nassert torch.ones(1, device="mps").device.type == "meta", "another device"'
+    bug = Bug("x", "https://example.invalid", "a bug", "no", code)
+    assert look_for(bug, "meta").figures["state"] == "absent"
+    with pytest.raises(Differs, match="present: a bug: another device"):
+        look_for(bug, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "operator", "dtype", "what"),
+    [
+        ("mps", "aten::add.Tensor", "float32", RUNS),
+        ("mps", "aten::add.Tensor", "float64", REFUSED),
+        ("mps", "aten::_to_copy", "float64", REFUSED),
+        ("mps", "aten::special_airy_ai", "float32", REFUSED),
+        ("mps", "aten::_adaptive_avg_pool2d", "float32", DEPENDS),
+        ("mps", "aten::convolution", "int64", REFUSED),
+        ("mps", "aten::convolution", "float32", RUNS),
+        ("mps", "own::operator", "float32", RUNS),
+        ("cuda", "aten::add.Tensor", "float64", RUNS),
+        (
+            "cuda",
+            "aten::mkldnn_linear",
+            "float32",
+            RUNS,
+        ),  # the CPU has no kernel of that name either
+    ],
+)
+def test_predictions(kind: str, operator: str, dtype: str, what: str) -> None:
+    assert predict(kind, operator, dtype).what == what
+
+
+def test_nothing_is_predicted_of_a_device_that_torch_does_not_list() -> None:
+    assert known_for("mps")
+    assert known_for("cuda")
+    assert not known_for("hpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("aten::_linalg_eigh.eigenvalues", "linalg_eigh"),
+        ("linalg.eigh", "linalg_eigh"),
+        ("aten::_ctc_loss_backward", "ctc_loss"),
+        ("nn.functional.ctc_loss", "ctc_loss"),
+        ("aten::put_", "put"),
+    ],
+)
+def test_functions_and_kernels_have_one_stem(name: str, stem: str) -> None:
+    assert stem_of(name) == stem
+
+
+def test_a_database_that_cannot_be_imported_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> list[object]:
+        raise ModuleNotFoundError("No module named 'expecttest'")
+
+    monkeypatch.setattr(operators, "operator_database", missing)
+    with pytest.raises(Skipped, match=r"No module named 'expecttest'\. Hint: pip install expecttest"):
+        operators.database()
+
+
+def test_programs_name_the_device_of_their_way() -> None:
+    assert [Setting("mps", way).named for way in (PLAIN, TRANSLATED, AS)] == ["mps", "cuda", "cuda"]
+    assert Setting("cuda", TRANSLATED).named == "mps"
+    assert Setting("mps").half is torch.float16
+
+
+def test_code_can_pass_for_a_users() -> None:
+    def file_of() -> list[str]:
+        frame = inspect.currentframe()
+        assert frame is not None
+        inner = (lambda: inspect.currentframe())()
+        assert inner is not None
+        return [frame.f_code.co_filename, inner.f_code.co_filename]
+
+    assert set(file_of()) == {__file__}
+    assert set(as_user_code(file_of)()) == {"<torchdevice verify>"}
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_without_an_accelerator_there_is_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "describe_machine", lambda virtual: {**MACHINE, "device": "cpu"})
+    with pytest.raises(SystemExit) as ended:
+        main(["verify"])
+    told = str(ended.value)
+    assert "torch 2.13.0 finds none on this machine" in told
+    assert "Hint: torchdevice verify --virtual mps:real" in told
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "soon", "inf", "nan"])
+def test_minutes_are_positive(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "--minutes", minutes])
+    assert ended.value.code == 2
+    assert "not a positive number of minutes" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_a_run_writes_both_files_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "found.json"
+    stubbed = (sys.executable, str(Path(stub.__file__)))
+    parts = (Part("operators", "", ""),)
+
+    def as_if(scenario: str) -> None:
+        worker = (*stubbed, scenario, str(tmp_path / "log"))
+        monkeypatch.setattr(runner, "run", functools.partial(real_run, command=worker, parts=parts))
+
+    real_run = runner.run
+    monkeypatch.setattr(runner, "describe_machine", lambda virtual: {**MACHINE, "virtual": virtual})
+    as_if("crash")
+    assert main(["verify", "--output", str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert "second: crashed: signal 9" in err
+    assert "✗ operators     3 agree, 1 crashed\n" in out
+    assert f"written to {path} and {path.with_suffix('.html')}" in out
+    assert list(record.problems(json.loads(path.read_text(encoding="utf-8")))) == []
+    assert "second" in path.with_suffix(".html").read_text(encoding="utf-8")
+    monkeypatch.setattr(runner, "run", interrupted)
+    assert main(["verify", "--output", str(path)]) == 1, "what was found before counts"
+    assert "The same command goes on from here" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "--output", str(path), "--virtual", "mps"])
+    assert ended.value.code == 2
+    assert "name another file with --output" in capsys.readouterr().err
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_parts_are_in_the_help() -> None:
+    text = command.parser().format_help()
+    assert all(part.asks in text for part in PARTS)
