@@ -22,6 +22,7 @@ from tests.conftest import ROOT
 from torchdevice.bench.runner import BENCHMARKS, PROGRAMS
 from torchdevice.cli import COMMANDS
 from torchdevice.packages.table import MODULES as STAND_INS
+from torchdevice.verify.parts import PARTS
 
 SOURCES = ROOT / "src"
 PACKAGE = SOURCES / "torchdevice"
@@ -49,6 +50,7 @@ ENTRANCES = {
     *(f"torchdevice.{home}" for home in ("errors", "session", *torchdevice._HOMES.values(), *torchdevice._MODULES)),
     *(f"torchdevice.cli.{command}" for command in COMMANDS),
     *(f"torchdevice.packages.{offer.home}" for row in STAND_INS.values() for offer in row.offers),
+    *(f"torchdevice.verify.{part.module}" for part in PARTS),
     *(f"torchdevice.bench.{PROGRAMS.get(name, (name,))[0]}" for name in BENCHMARKS),
 }
 

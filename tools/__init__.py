@@ -6,6 +6,7 @@
     conformance    torch's operator database on virtual devices (`make conformance`)
     upstream       PyTorch's own tests on virtual devices (`make upstream`)
     mac_reports    what people with Macs reported, on a virtual one (`make mac-reports`)
+    verified       reads files of `torchdevice verify` from people who have a device
     realworld      programs that we did not write, in every mode (`make realworld`)
     hardening      fuzzing, soaking, sanitizers, and the record of their figures (`make fuzz`, `soak`, `sanitize`)
     versions       every supported torch in an environment of its own (`make matrix`)

@@ -39,6 +39,10 @@ def spoiled(**changes: Any) -> dict[str, Any]:
     return {**RECORD.as_json(), **changes}
 
 
+def with_figures(figures: dict[str, Any]) -> dict[str, Any]:
+    return spoiled(findings=[{**RECORD.as_json()["findings"][0], "figures": figures}])
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [
@@ -48,6 +52,9 @@ def spoiled(**changes: Any) -> dict[str, Any]:
         (spoiled(machine={**MACHINE, "user": "me"}), "machine.unknown fields: user"),
         (spoiled(findings=[{}]), "findings[0].part is missing or has a wrong type"),
         (spoiled(findings=[{**RECORD.as_json()["findings"][0], "status": "good"}]), "findings[0].status is 'good'"),
+        (spoiled(findings=[{**RECORD.as_json()["findings"][0], "part": "parts"}]), "findings[0].part is 'parts'"),
+        (with_figures({"disagreements": 3}), "findings[0].figures.disagreements is not a list"),
+        (with_figures({"disagreements": [{}]}), "findings[0].figures.disagreements.operator is missing"),
         (spoiled(stages=[3]), "stages[0] is not an object"),
         (spoiled(more=1), "the file: unknown fields: more"),
         (spoiled(date=None), "date is missing or has a wrong type"),

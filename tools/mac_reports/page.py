@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from tools.mac_reports import table
 from tools.mac_reports.table import OF_METAL, ROOT, Outcome, Report, Results
+from tools.verified import seen
 
 PAGE = ROOT / "docs" / "mac.md"
 HEAD = """# What people with Macs report
@@ -139,7 +140,8 @@ def text() -> str:
     failing = list(not_running(results))
     parts = (
         *sums(results),
-        f"\nMeasured on {results.date}.",
+        f"\nMeasured on {results.date}.\n",
+        *seen.section(seen.load()),
         f"\n## Reports that do not run with TorchDevice ({len(failing)})\n",
         *failing,
         f"\n## All reports ({len(table.reports())})\n",

@@ -14,6 +14,7 @@ from torchdevice.errors import ConfigError, explain_error
 from torchdevice.reading import read_regular
 from torchdevice.reporting import files
 from torchdevice.verify.findings import BAD, STATUSES, WAYS, Finding
+from torchdevice.verify.parts import PARTS
 
 SCHEMA = 1
 LARGEST = 64 << 20
@@ -36,6 +37,8 @@ _FINDING: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("part", "way", "check", "status", "detail"), (str,)),
     "figures": (dict,),
 }
+_DISAGREEMENT = ("operator", "dtype", "predicted", "reason", "seen")
+_ALLOWED = {"part": tuple(part.name for part in PARTS), "way": WAYS, "status": STATUSES}
 _STAGE: dict[str, tuple[type, ...]] = {"part": (str,), "way": (str,), "checks": (int,), "seconds": (int, float)}
 
 
@@ -123,9 +126,23 @@ def problems(data: Any) -> Iterator[str]:
                 yield f"{where} is not an object"
                 continue
             yield from _fields(f"{where}.", row, fields)
-            for field, allowed in (("way", WAYS), ("status", STATUSES)):
+            for field, allowed in _ALLOWED.items():
                 if field in fields and row.get(field) not in allowed:
                     yield f"{where}.{field} is {row.get(field)!r}, which is none of {', '.join(allowed)}"
+            yield from _disagreements(where, row.get("figures"))
+
+
+def _disagreements(where: str, figures: Any) -> Iterator[str]:
+    """What `summary` and `tools.verified` read of the figures."""
+    rows = figures.get("disagreements", []) if isinstance(figures, dict) else []
+    if not isinstance(rows, list):
+        yield f"{where}.figures.disagreements is not a list"
+        return
+    for row in rows:
+        if not isinstance(row, dict):
+            yield f"{where}.figures.disagreements has a row that is not an object"
+        else:
+            yield from _fields(f"{where}.figures.disagreements.", row, dict.fromkeys(_DISAGREEMENT, (str,)))
 
 
 def _fields(where: str, data: dict[str, Any], kinds: dict[str, tuple[type, ...]], others: int = 0) -> Iterator[str]:

@@ -68,9 +68,9 @@ def _why_nothing(found: list[Finding]) -> str:
 
 def _ratio(found: list[Finding]) -> Iterator[str]:
     for finding in found:
-        if "ratio" in finding.figures:
+        if isinstance(finding.figures.get("ratio"), float):
             yield f"redirected step {finding.figures['ratio']:.2f}×"
-    times = {finding.way: finding.figures["milliseconds"] for finding in found if "milliseconds" in finding.figures}
+    times = {finding.way: finding.figures["milliseconds"] for finding in found if finding.figures.get("milliseconds")}
     if {PLAIN, AS} <= times.keys():
         yield f"step on a virtual device {times[AS] / times[PLAIN]:.2f}×"
 
