@@ -6,7 +6,9 @@ import functools
 import inspect
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,6 +25,7 @@ from torchdevice.verify.parts import PARTS, Part
 from torchdevice.verify.predictions import DEPENDS, REFUSED, RUNS, known_for, predict
 from torchdevice.verify.setting import Setting, as_user_code
 from torchdevice.verify.wrong_values import Bug, look_for
+from torchdevice.virtual import supported
 
 
 def test_the_programs_of_known_bugs_are_those_of_the_reports() -> None:
@@ -50,6 +53,7 @@ def test_a_program_runs_on_the_device_that_is_checked() -> None:
         ("mps", "aten::convolution", "float32", RUNS),
         ("mps", "own::operator", "float32", RUNS),
         ("cuda", "aten::add.Tensor", "float64", RUNS),
+        ("cuda", "aten::add.Tensor", "", RUNS),
         (
             "cuda",
             "aten::mkldnn_linear",
@@ -89,6 +93,38 @@ def test_a_database_that_cannot_be_imported_is_a_reason(monkeypatch: pytest.Monk
     monkeypatch.setattr(operators, "operator_database", missing)
     with pytest.raises(Skipped, match=r"No module named 'expecttest'\. Hint: pip install expecttest"):
         operators.database()
+
+
+class Entry:
+    """An entry of the database that gives other values in every call."""
+
+    name, variant_test_name, supports_autograd = "entry", "", False
+
+    def __init__(self, number: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._number = number
+        self._calls = 0
+
+    def sample_inputs(self, *_: object, **__: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(input=torch.ones(3), args=(), kwargs={}, output_process_fn_grad=lambda result: result)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self._calls += 1
+        return self._number(x) + self._calls
+
+
+def test_random_numbers_are_not_compared_and_others_are() -> None:
+    assert operators.compare(Entry(torch.rand_like), torch.float32, "cpu").figures == {"samples": 1, "refused": 0}
+    with pytest.raises(Differs, match="sample 0: forward"):
+        operators.compare(Entry(torch.zeros_like), torch.float32, "cpu")
+
+
+def test_undefined_results_are_those_that_torch_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = {"UNDEFINED_XFAILLIST": {"entry": ("float16",)}}
+    monkeypatch.setattr(supported, "mps_lists", lambda: lists)
+    entry = Entry(torch.zeros_like)
+    assert [operators.has_values(entry, dtype) for dtype in (torch.float32, torch.float16)] == [True, False]
+    lists["UNDEFINED_XFAILLIST"] = {"entry": None}  # type: ignore[dict-item]
+    assert not operators.has_values(entry, torch.float32)
 
 
 def test_programs_name_the_device_of_their_way() -> None:

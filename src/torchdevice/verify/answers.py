@@ -27,6 +27,8 @@ Question = Callable[[str], Result]
 def checks(setting: Setting) -> Iterator[Check]:
     """A row per question of `QUESTIONS`, asked of the namespace that programs of this way use."""
     for name, question in QUESTIONS.items():
+        if question is is_available and setting.named not in (setting.kind, "cuda"):
+            continue  # by decision a library that looks for several types of devices finds only cuda
         yield Check(name, partial(as_user_code(question), setting.named))
 
 

@@ -14,7 +14,7 @@ from torchdevice.bench.fallbacks import best
 from torchdevice.fallback.mlx import calibration, executor
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.verify.findings import Check, Differs, Result, Skipped, in_one_line
-from torchdevice.verify.operators import database, difference, name_of
+from torchdevice.verify.operators import database, difference, has_values, name_of
 from torchdevice.verify.samples import copied, has_gradient, outcome, samples_of
 from torchdevice.verify.setting import Setting
 
@@ -58,16 +58,16 @@ def compare(op: Any, kind: str) -> Result:
     ran = 0
     for number, sample in enumerate(samples_of(op, torch.float32, wants_gradient, SAMPLES)):
         try:
-            expected = outcome(op, copied(op, sample, "cpu"), wants_gradient)
+            expected = outcome(op, copied(op, sample, "cpu"), wants_gradient, sample.output_process_fn_grad)
         except Exception:  # the CPU refuses this sample, for whatever reason: there is nothing to compare with
             continue
         ran += 1
         try:
-            actual = outcome(op, copied(op, sample, kind), wants_gradient)
+            actual = outcome(op, copied(op, sample, kind), wants_gradient, sample.output_process_fn_grad)
         except Exception as error:  # any error is a fallback that did not work
             raise Differs(f"sample {number} raised {type(error).__name__}: {in_one_line(str(error))}") from error
         expected = map_leaves(partial(_as_there, kind), expected)
-        if text := difference(op, sample, expected, actual, kind):
+        if text := difference(sample, expected, actual, kind, has_values(op, torch.float32)):
             raise Differs(f"sample {number}: {text}")
     fell_back = sorted({record.operator for record in fallback.totals()})
     figures = {"samples": ran, "fell_back": fell_back, "microseconds": _microseconds(fell_back)}

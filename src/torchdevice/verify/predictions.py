@@ -28,7 +28,7 @@ def known_for(kind: str) -> bool:
 
 def lacks_dtype(kind: str, dtype: str) -> bool:
     """Whether no tensor of the device can have this dtype."""
-    return dtype in DENIED_DTYPES.get(kind, "").split(",")
+    return bool(dtype) and dtype in DENIED_DTYPES.get(kind, "").split(",")
 
 
 def predict(kind: str, operator: str, dtype: str) -> Prediction:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -54,11 +54,16 @@ def names_a_device(arguments: Any) -> bool:
     return any(isinstance(v, (torch.Tensor, torch.device)) or v == "cpu" for v in leaves_of(arguments))
 
 
-def outcome(op: Any, arguments: Arguments, wants_gradient: bool) -> tuple[list[Any], list[Any]]:
-    """Flat results, and the gradients of all inputs that require one."""
+def outcome(
+    op: Any, arguments: Arguments, wants_gradient: bool, defined: Callable[[Any], Any] = lambda result: result
+) -> tuple[list[Any], list[Any]]:
+    """Flat results, and the gradients of all inputs that require one.
+
+    `defined` keeps what does not depend on the device: a sample has such a function for eigenvectors and their signs.
+    """
     first, rest, options = arguments
     torch.manual_seed(1)
-    results = leaves_of(op(first, *rest, **options))
+    results = leaves_of(defined(op(first, *rest, **options)))
     gradients: list[Any] = []
     if wants_gradient:
         leaves = [t for t in leaves_of((first, rest, options)) if requires_grad(t)]

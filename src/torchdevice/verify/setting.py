@@ -45,6 +45,7 @@ def other_than(kind: str) -> str:
 
 def begin(way: str, virtual: str) -> Setting:
     """Set up this process. Called once, before the first operator."""
+    torch.backends.cudnn.allow_tf32 = False  # else convolutions of float32 are rounded to 10 bits on CUDA
     if virtual:
         torchdevice.virtual.from_environment(virtual)
     kind = this_host().type
