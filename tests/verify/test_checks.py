@@ -118,6 +118,29 @@ def test_random_numbers_are_not_compared_and_others_are() -> None:
         operators.compare(Entry(torch.zeros_like), torch.float32, "cpu")
 
 
+class Rounding(Entry):
+    """An entry of which the CPU's first result, in half precision, is coarse."""
+
+    def __init__(self, of_device: float) -> None:
+        super().__init__(torch.clone)
+        self._of_device = of_device
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self._calls += 1
+        return x * {1: 0.5, 2: self._of_device}.get(self._calls, 1.0)
+
+    def sample_inputs(self, *_: object, **__: object) -> Iterator[SimpleNamespace]:
+        for sample in super().sample_inputs():
+            sample.input = sample.input.half()
+            yield sample
+
+
+def test_half_precision_is_also_compared_with_float32() -> None:
+    assert operators.compare(Rounding(1.0), torch.float16, "cpu").figures["samples"] == 1
+    with pytest.raises(Differs, match="sample 0: forward"):
+        operators.compare(Rounding(2.0), torch.float16, "cpu")
+
+
 def test_undefined_results_are_those_that_torch_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = {"UNDEFINED_XFAILLIST": {"entry": ("float16",)}}
     monkeypatch.setattr(supported, "mps_lists", lambda: lists)
