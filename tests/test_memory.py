@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -130,8 +132,7 @@ def test_a_callback_that_fails_ends_the_watch_with_a_warning(monkeypatch: pytest
     watch.stop()
 
 
-@on("")
-def test_a_limit_of_the_process_ends_with_its_block() -> None:
+def check_limit_of_the_process() -> None:
     torchdevice.activate(policy="portable")
     for _ in range(2):
         with memory.limit("64MiB"):
@@ -140,6 +141,36 @@ def test_a_limit_of_the_process_ends_with_its_block() -> None:
                 torch.ones(1 << 28, device="cuda")
             assert kept.sum() == 4 << 20
         assert torch.ones(1 << 26, device="cuda").numel() == 1 << 26
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS has no such limit")
+@on("", env={"TORCHDEVICE_CACHE": os.devnull})  # where no library can be kept
+def test_a_limit_of_the_process_ends_with_its_block() -> None:
+    with pytest.warns(torchdevice.TorchDeviceWarning, match="counts all memory of the process"):
+        check_limit_of_the_process()
+
+
+@on("")
+def test_a_limit_of_the_cpu_ends_with_its_block() -> None:
+    check_limit_of_the_process()
+
+
+@on("")
+def test_a_limit_of_the_cpu_counts_tensors_only() -> None:
+    memory.summary()
+    with memory.limit(memory.summary().allocated + (64 << 20)):
+        other = bytearray(128 << 20)
+        kept = torch.ones(4 << 20)
+        found = memory.summary()
+        assert found.total == found.allocated + found.free
+        assert found.free < 64 << 20
+        with pytest.raises(torch.OutOfMemoryError, match=r"^CPU out of memory\. Tried to allocate 64\.00 MiB\."):
+            kept.repeat(4)
+        with memory.limit(memory.summary().allocated), pytest.raises(torch.OutOfMemoryError):
+            kept + 1
+        kept += 1
+    assert kept.repeat(4).numel() == 16 << 20
+    assert len(other) == 128 << 20
 
 
 def check_limit(device: str) -> None:

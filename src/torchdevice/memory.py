@@ -26,14 +26,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchdevice.answers.counted import cpu_tensors, process_figure, resident
 from torchdevice.answers.device import system
-from torchdevice.answers.real import Cpu, Real, process_figure, resident, target_of
+from torchdevice.answers.real import Cpu, Real, target_of
 from torchdevice.environment import environment
 from torchdevice.errors import ConfigError, explain_error
 from torchdevice.notices import warn
 from torchdevice.policy.hosts import this_host
 from torchdevice.reporting.profile import size
 from torchdevice.translate.translator import translator
+from torchdevice.virtual import cpu_memory
 from torchdevice.virtual.installer import parse_size
 
 __all__ = ["Pressure", "Reading", "Summary", "Watch", "limit", "on_pressure", "pressure", "summary"]
@@ -266,15 +268,15 @@ def on_pressure(callback: Callable[[Pressure], object], seconds: float = 1.0) ->
 def limit(size: str | int) -> AbstractContextManager[None]:
     """Limits the memory of this process on the target inside a `with` block. Above it, out-of-memory errors are raised.
 
-    On an accelerator, this sets the limit of its allocator. On a CPU under Linux, it sets the operating system's limit
-    for the process, which counts tensors and everything else that the process allocates inside the block. The previous
-    limit is restored afterwards.
+    On an accelerator, this sets the limit of its allocator. On a CPU, it limits the bytes of all tensors of the
+    process. Without a C++ compiler, the operating system's limit is used instead, under Linux only: it also counts
+    everything else that the process allocates inside the block. The previous limit is restored afterwards.
 
     - `size`: bytes, or text such as "8GiB".
     """
     wanted = parse_size(size, f"memory.limit({size!r})") if isinstance(size, str) else int(size)
     device = _target()
-    return _limited_process(device, wanted) if isinstance(device, Cpu) else _limited_device(device, wanted)
+    return _limited_cpu(device, wanted) if isinstance(device, Cpu) else _limited_device(device, wanted)
 
 
 # The fractions of MPS memory set by nested `limit` blocks, innermost last. torch.mps cannot report the current one.
@@ -303,16 +305,39 @@ def _share(device: Real, index: int) -> float:
 
 
 @contextmanager
+def _limited_cpu(device: Cpu, wanted: int) -> Iterator[None]:
+    before, name = cpu_tensors.most, "CUDA" if translator.active else "CPU"
+    if not cpu_tensors.limit(wanted, name):
+        with _limited_process(device, wanted):
+            yield
+        return
+    try:
+        yield
+    finally:
+        cpu_tensors.limit(before, name)
+
+
+@contextmanager
 def _limited_process(device: Cpu, wanted: int) -> Iterator[None]:
     held = process_figure("VmData:")
     if held is None:
         raise ConfigError(
             explain_error(
                 "memory.limit(…) on a CPU",
-                f"{sys.platform} has no memory limit per process that can be removed again",
-                "use it on an accelerator, or on Linux",
+                f"the library that counts tensors cannot be built, and {sys.platform} has no memory limit per process "
+                "that can be removed again",
+                "install a C++ compiler",
             )
         )
+    warn(
+        explain_error(
+            "memory.limit(…) on a CPU",
+            "the library that counts tensors cannot be built, so the limit is the operating system's, which counts all "
+            "memory of the process",
+            "install a C++ compiler",
+        ),
+        stacklevel=5,
+    )
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -326,6 +351,9 @@ def _limited_process(device: Cpu, wanted: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
+cpu_tensors.count_by(cpu_memory.start)
+
+
 def _target() -> Real:
     return target_of(translator.host if translator.active else this_host())
 
@@ -335,6 +363,7 @@ def _free_and_total(device: Real) -> tuple[int, int]:
     index = device.current()
     free, total = device.free_and_total(index)
     if isinstance(device, Cpu):
-        return free, total
+        most = cpu_tensors.most
+        return (free, total) if most is None else (max(0, min(free, most - device.allocated(index))), min(total, most))
     allowed = min(total, int(device.describe(index).total_memory * _share(device, index)))
     return max(0, min(free, allowed - device.reserved(index))), allowed

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from torchdevice._torch.core import DATALOADER_ITERATOR, TORCH_FOLDER, RealTensor
-from torchdevice.answers.real import cpu_tensors
+from torchdevice.answers.counted import cpu_tensors
 from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.fallback import route
 from torchdevice.ledger import Fallback, FallbackTotals, Site

@@ -18,7 +18,7 @@ from typing import Any
 from torchdevice import process
 from torchdevice._torch import compilers, core
 from torchdevice.answers.asked import unanswered_names
-from torchdevice.answers.real import Counter, cpu_tensors
+from torchdevice.answers.counted import Counter, cpu_tensors
 from torchdevice.answers.scoped import Masquerades
 from torchdevice.config import HAS_PARENT, VISIBLE_GPUS, Config, apply_to_children, resolve_config, without_settings
 from torchdevice.distributed.points import Distributed

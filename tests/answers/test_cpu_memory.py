@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import warnings
+from collections.abc import Callable
 
 import numpy
 import pytest
@@ -12,7 +14,7 @@ import torch
 from torch import nn
 
 from tests.virtual.harness import on
-from torchdevice.answers import real
+from torchdevice.answers import counted
 from torchdevice.virtual import build, cpu_memory
 
 MIB = 1 << 20
@@ -39,8 +41,8 @@ def test_what_is_allocated_and_freed_is_seen_without_a_walk() -> None:
     _begin()
     old = torch.ones(MIB, dtype=torch.uint8)
     before = _allocated()
-    assert before == real.tensor_bytes("cpu")
-    real.tensor_bytes = None  # whoever walks fails
+    assert before == counted.tensor_bytes("cpu")
+    counted.tensor_bytes = None  # whoever walks fails
     new = torch.ones(3 * MIB, dtype=torch.uint8)
     view = new[:10]
     assert _allocated() == before + 3 * MIB
@@ -136,6 +138,77 @@ def test_operators_that_look_at_how_memory_is_freed() -> None:
         assert torch.equal(torch.from_numpy(tensor.numpy()), tensor)
 
 
+def _limit(bytes_beyond: int) -> None:
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((_allocated() + bytes_beyond) / total)
+
+
+# A factory with a device is met in our wrapper; the others raise what the allocator raises.
+BEYOND: dict[str, Callable[[torch.Tensor], object]] = {
+    "factory": lambda x: torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda"),
+    "operator": lambda x: x.repeat(64),
+    "method of a tensor": lambda x: x.expand(64, MIB).clone(),
+    "gradient": lambda x: x[:4].float().requires_grad_().expand(4 * MIB, 4)[0].sum().backward(),
+    "module": lambda x: nn.Linear(4096, 4096),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+@on("")
+def test_a_limit_is_enforced(name: str) -> None:
+    _begin()
+    x = torch.ones(MIB, dtype=torch.uint8, device="cuda")
+    assert _allocated() >= MIB
+    _limit(32 * MIB)
+    before = torch.cuda.memory_stats()["num_ooms"]
+    with pytest.raises(torch.cuda.OutOfMemoryError, match=r"^CUDA out of memory\. Tried to allocate \d+\.\d\d MiB\. "):
+        BEYOND[name](x)
+    assert torch.cuda.memory_stats()["num_ooms"] == before + 1
+    assert x.repeat(16).numel() == 16 * MIB  # what fits is allocated
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    assert x.repeat(64).numel() == 64 * MIB
+
+
+@on("")
+def test_a_limit_is_the_sessions() -> None:
+    import torchdevice
+
+    _begin()
+    x = torch.ones(MIB, dtype=torch.uint8)
+    _limit(32 * MIB)
+    torchdevice.deactivate()
+    assert x.repeat(64).numel() == 64 * MIB
+    torchdevice.activate(target="cpu")
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        x.repeat(64)
+
+
+@on("", env={"TORCHDEVICE_DEVICE_COUNT": "2"})
+def test_the_smallest_limit_counts_because_all_indices_are_one_cpu() -> None:
+    _begin()
+    x = torch.ones(MIB, dtype=torch.uint8)
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((_allocated() + 32 * MIB) / total, 1)
+    torch.cuda.set_per_process_memory_fraction(0.9, 0)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        x.repeat(64)
+
+
+@on("", env={"TORCHDEVICE_CACHE": os.devnull})
+def test_a_limit_without_a_library_is_one_warning() -> None:
+    from torchdevice import TorchDeviceWarning
+
+    _begin()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            torch.cuda.set_per_process_memory_fraction(1e-9)
+    (only,) = [each for each in told if each.category is TorchDeviceWarning]
+    assert str(only.message).endswith("so the limit is not enforced.\nHint: install a C++ compiler")
+    assert torch.cuda.get_per_process_memory_fraction() == 1e-9
+    assert torch.ones(MIB, device="cuda").numel() == MIB
+
+
 class Nothing:
     """A counter that is never there; it notes whether it may be built."""
 
@@ -147,12 +220,12 @@ class Nothing:
 
 
 def test_it_is_built_when_walks_took_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, start = real.CpuTensors(), Nothing()
+    memory, start = counted.CpuTensors(), Nothing()
     memory.count_by(start)
     for _ in range(3):
         memory.held()
     assert start.asked == [False]
-    monkeypatch.setattr(real, "WORTH_BUILDING_SECONDS", 0.0)
+    monkeypatch.setattr(counted, "WORTH_BUILDING_SECONDS", 0.0)
     for _ in range(3):
         memory.held()
     assert start.asked == [False, True]

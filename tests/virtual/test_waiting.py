@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.virtual.harness import on
-from torchdevice.answers.real import resident
+from torchdevice.answers.counted import resident
 
 SOME_MS = 200
 CYCLES = 1_410_000 * SOME_MS  # the virtual device's clock

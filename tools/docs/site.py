@@ -26,6 +26,7 @@ SECTIONS = {
     "Reference": ("docs/reference.md", "docs/cli.md", "docs/policy.md", "docs/catalog/README.md"),
     "Topics": (
         *("docs/masquerade.md", "docs/fallback.md", "docs/mlx.md", "docs/packages.md", "docs/virtual.md"),
+        "docs/memory.md",
         *("docs/distributed.md", "docs/reliability.md", "docs/limits.md"),
     ),
     "Measurements": (
@@ -44,6 +45,7 @@ TITLES = {
     "docs/masquerade.md": "What torch.cuda answers",
     "docs/fallback.md": "Missing operators",
     "docs/packages.md": "Packages that need CUDA",
+    "docs/memory.md": "Memory",
     "docs/conformance.md": "Conformance",
     "docs/realworld.md": "Real programs",
     "docs/upstream.md": "PyTorch's own tests",

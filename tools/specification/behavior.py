@@ -61,10 +61,12 @@ OPERATIONS = (
     Row("B16", "Memory Management", "Memory statistics have the same form on every device.", MET,
         (f"{ANSWERS}::test_memory_statistics_have_torchs_shape",
          f"{FOREIGN}::test_memory_of_the_other_namespace_is_the_accelerator_s")),
-    Row("B17", "Memory Management", "Each kind of device has a strategy for its memory.", PARTLY,
-        ("tests/virtual/test_segments.py::test_what_is_cached_goes_before_memory_runs_out",),
-        "Only virtual devices have one. Real targets use torch's allocator. A limit that is set on the CPU is stored "
-        "but not enforced."),
+    Row("B17", "Memory Management", "Each kind of device has a strategy for its memory.", MET,
+        ("tests/virtual/test_segments.py::test_what_is_cached_goes_before_memory_runs_out",
+         "tests/answers/test_cpu_memory.py::test_a_limit_is_enforced",
+         "tests/test_memory.py::test_a_limit_of_the_cpu_counts_tensors_only"),
+        "Virtual devices cache as torch's allocator for CUDA does. A CPU has a counter with a limit, which needs a C++ "
+        "compiler. Real accelerators keep torch's own allocators."),
     Row("B18", "Memory Management", "Memory pressure is handled gracefully.", PARTLY,
         ("tests/answers/test_failures.py::test_halving_the_batch",),
         "A program gets CUDA's error and can continue. TorchDevice does not empty the cache and retry, and does not "

@@ -3,6 +3,7 @@
     device       the interface that the replacements call and that devices implement
     real         the devices that exist: CPU, MPS, and those with a module like torch.cuda
     virtual      the devices that the C++ library makes
+    counted      memory statistics of devices that have none, and the limit of a CPU
     devices, memory, streams, graphs, random, comm, libraries, mps
                  replacements for functions and classes of torch._C, by topic
     table        all of them in one table per namespace, and the names that are not replaced

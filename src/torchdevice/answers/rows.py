@@ -79,7 +79,9 @@ ANSWERS = {
     "reset": Answer("resets the sampled peak", "torch.xpu's own", "resets the high-water mark of the process (Linux)"),
     "free": Answer("recommended minus allocated memory", "`torch.xpu.mem_get_info`", "psutil: available, total"),
     "empty_cache": Answer("`torch.mps.empty_cache()`", "`torch.xpu.empty_cache()`", "does nothing: there is no cache"),
-    "fraction": Answer("`torch.mps.set_per_process_memory_fraction`", "torch.xpu's own", "the value is only stored"),
+    "fraction": Answer(
+        "`torch.mps.set_per_process_memory_fraction`", "torch.xpu's own", "tensors beyond it are refused"
+    ),
     "raw_block": _same("the address of a byte tensor on the target"),
     "pool": _same("a pool object with an id; its memory comes from the target's allocator"),
     "history": _same("a snapshot without segments; with a virtual device, its segments"),
@@ -128,7 +130,6 @@ LOSSES = {
     "launch": _same("a replay runs the operators one by one and saves no launches"),
     "pool": _same("its memory comes from the target's allocator, like all other"),
     "segments": _same("the target does not list its memory, so a snapshot has no segments"),
-    "limit": Answer(mps="", xpu="", cpu="the CPU's allocator has no limit, so none is enforced"),
 }
 
 
@@ -181,8 +182,7 @@ CUDA = (
     *_rows(N, "reset", "reset_accumulated_host_memory_stats reset_peak_host_memory_stats"),
     *_rows(S, "free", "mem_get_info device_memory_used"),
     *_rows(M, "empty_cache", "empty_cache"),
-    *_rows(M, "fraction", "set_per_process_memory_fraction", loses="limit"),
-    *_rows(M, "fraction", "get_per_process_memory_fraction"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction get_per_process_memory_fraction"),
     *_rows(S, "raw_block", "caching_allocator_alloc caching_allocator_delete"),
     *_rows(S, "settings", "caching_allocator_enable caching_allocator_disabled get_allocator_backend"),
     *_rows(S, "pool", "MemPool", loses="pool"),
@@ -268,8 +268,7 @@ XPU = (
     *_rows(S, "reset", "reset_peak_memory_stats reset_accumulated_memory_stats"),
     *_rows(S, "free", "mem_get_info device_memory_used"),
     *_rows(M, "empty_cache", "empty_cache"),
-    *_rows(M, "fraction", "set_per_process_memory_fraction", loses="limit"),
-    *_rows(M, "fraction", "get_per_process_memory_fraction"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction get_per_process_memory_fraction"),
     *_rows(S, "pool", "MemPool", loses="pool"),
     *_rows(S, "pool", "use_mem_pool"),
     *_rows(S, "history", "memory_snapshot", loses="segments"),
@@ -288,7 +287,7 @@ MPS = (
     *_rows(M, "synchronize", "synchronize"),
     *_rows(S, "allocated", "current_allocated_memory driver_allocated_memory recommended_max_memory"),
     *_rows(M, "empty_cache", "empty_cache"),
-    *_rows(M, "fraction", "set_per_process_memory_fraction", loses="limit"),
+    *_rows(M, "fraction", "set_per_process_memory_fraction"),
     *_rows(M, "rng", "manual_seed seed", truth=True),
     *_rows(M, "rng", "get_rng_state set_rng_state"),
     *_rows(M, "event", "Event"),

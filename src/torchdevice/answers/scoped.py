@@ -33,7 +33,7 @@ from torchdevice.answers import (
 )
 from torchdevice.answers.audience import Audience
 from torchdevice.answers.device import constant
-from torchdevice.answers.real import Real, target_of
+from torchdevice.answers.real import Cpu, Real, target_of
 from torchdevice.answers.rows import ANSWERS, SUBMODULES, SURFACE, Kind, Row
 from torchdevice.answers.shadow import Shadow, module_names
 from torchdevice.answers.table import answers
@@ -182,6 +182,7 @@ class _Built:
     """The replacements for one host with one number of devices. One device object implements all of them."""
 
     host: Host
+    target: Real
     replacements: list[Replacement]
     failures: failures.Failures | None  # None if the host has CUDA
 
@@ -217,12 +218,12 @@ class Masquerades:
                     if host.type == "cpu":
                         made += accelerator.replacements(masquerade.shadow.globals["torch.cuda"], self.audience)
         if host.type == "cuda":
-            return _Built(host, made, None)
+            return _Built(host, target, made, None)
         made += outside.replacements(outside.OUTSIDE, self.audience, resolve_path)
         for each in made:
             if hasattr(each.value, "__wrapped__"):
                 compilers.register_script_builtin(each.value, each.value.__wrapped__)
-        return _Built(host, made, failures.Failures(self.audience, target))
+        return _Built(host, target, made, failures.Failures(self.audience, target))
 
     @property
     def ordered(self) -> dict[str, Any]:
@@ -242,7 +243,8 @@ class Masquerades:
         assert selected is not None
         yield self.audience.ledger.forget_places  # end all replacements, also through names that user code has bound
         later = lightning.REGISTRIES_LATER
-        if selected.host.type == "cpu":
+        if isinstance(selected.target, Cpu):
+            yield selected.target.apply_limit()
             yield precision.apply_to_norms()
             yield products.apply_to_cpu()
             yield precision.apply()

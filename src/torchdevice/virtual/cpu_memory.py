@@ -1,6 +1,7 @@
-"""Counts the memory of CPU tensors with a small C++ library, as it is allocated and freed.
+"""Counts and limits the memory of CPU tensors with a small C++ library, as it is allocated and freed.
 
-Counting starts at the first query for memory. The library then takes over the memory of the storages that exist.
+Counting starts at the first query for memory or the first limit. The library then takes over the memory of the
+storages that exist.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from torchdevice._torch import core
-from torchdevice.answers.real import cpu_storages
+from torchdevice.answers.counted import cpu_storages
 from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.virtual import build
 
@@ -17,10 +18,11 @@ class Counted:
     """The counts of the library, in bytes."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        for name in ("held", "highest", "allocated_here"):
+        for name in ("held", "highest", "refused", "allocated_here"):
             getattr(library, f"tdc_{name}").restype = ctypes.c_int64
         library.tdc_adopt.argtypes = [ctypes.c_void_p]
-        library.tdc_adopt.restype = None
+        library.tdc_adopt.restype = library.tdc_set_limit.restype = None
+        library.tdc_set_limit.argtypes = [ctypes.c_int64, ctypes.c_char_p]
         library.tdc_error.restype = ctypes.c_char_p
         if library.tdc_begin():
             raise VirtualDeviceUnavailable(library.tdc_error().decode())
@@ -28,6 +30,7 @@ class Counted:
             library.tdc_adopt(storage._cdata)
         library.tdc_reset_highest()
         self._library = library
+        self._names: dict[str, bytes] = {}  # kept alive: C++ keeps their addresses
 
     def functions(self) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
         """The addresses of two functions: the bytes that the calling thread has allocated so far, and those in use."""
@@ -45,6 +48,14 @@ class Counted:
     def reset_highest(self) -> None:
         """Reset the peak."""
         self._library.tdc_reset_highest()
+
+    def refused(self) -> int:
+        """How many requests were beyond the limit."""
+        return int(self._library.tdc_refused())
+
+    def set_limit(self, most: int | None, name: str) -> None:
+        """Refuse tensors beyond this many bytes in all (None: no limit). `name`: the device in the error."""
+        self._library.tdc_set_limit(-1 if most is None else most, self._names.setdefault(name, name.encode()))
 
 
 def start(build_it: bool) -> Counted | None:

@@ -1,15 +1,18 @@
-// Counts the memory of CPU tensors as it is allocated and freed. The CPU's allocator has no statistics. This allocator
-// wraps it from the first query about memory on. Memory that was allocated before is added: the caller passes its
-// storages.
+// Counts the memory of CPU tensors as it is allocated and freed, and refuses what is beyond a limit. The CPU's allocator
+// has neither statistics nor a limit. This allocator wraps it from the first query about memory, or from the first limit
+// on. Memory that was allocated before is added: the caller passes its storages.
 #include "calls.h"
 #include "forks.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 
 namespace torchdevice {
@@ -17,7 +20,9 @@ namespace torchdevice {
 namespace {
 
 c10::Allocator* inner = nullptr;
-std::atomic<int64_t> held{0}, highest{0};
+std::atomic<int64_t> held{0}, highest{0}, refused{0};
+std::atomic<int64_t> limit{-1};  // -1: none
+std::atomic<const char*> device_name{nullptr};  // in the message: CUDA, or CPU
 thread_local int64_t allocated_here = 0;
 
 // Sizes by address, in shards that threads rarely share. A size stored next to the memory would change the figures of
@@ -70,8 +75,31 @@ void free_counted(void* address) {
   inner->raw_deleter()(address);
 }
 
+bool fits(size_t bytes) {
+  const int64_t most = limit.load(std::memory_order_relaxed);
+  return most < 0 || held.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes) <= most;
+}
+
+std::string readable(int64_t bytes) {
+  char text[32];
+  const bool large = bytes >= (int64_t(1) << 30);
+  snprintf(text, sizeof text, "%.2f %s", static_cast<double>(bytes) / (1 << (large ? 30 : 20)), large ? "GiB" : "MiB");
+  return text;
+}
+
+// The words of CUDA's message.
+void raise_out_of_memory(size_t bytes) {
+  refused++;
+  const int64_t most = limit, now = held;
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, device_name.load(), " out of memory. Tried to allocate ",
+      readable(static_cast<int64_t>(bytes)), ". The program has limited its tensors on this machine's cpu to ",
+      readable(most), ", of which ", readable(std::max<int64_t>(0, most - now)), " is free.");
+}
+
 struct Counting final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
+    if (C10_UNLIKELY(!fits(bytes))) raise_out_of_memory(bytes);
     c10::DataPtr data = inner->allocate(bytes);
     void* address = data.get();
     if (address && data.compare_exchange_deleter(inner->raw_deleter(), &free_counted)) add(address, bytes);
@@ -111,4 +139,10 @@ API void tdc_adopt(c10::StorageImpl* storage) {
 API int64_t tdc_held() { return held; }
 API int64_t tdc_allocated_here() { return allocated_here; }  // by the calling thread; memory that was freed included
 API int64_t tdc_highest() { return highest; }
+API int64_t tdc_refused() { return refused; }
+// `name`: the device in the message, a constant string that is never freed. -1: no limit.
+API void tdc_set_limit(int64_t bytes, const char* name) {
+  device_name = name;
+  limit = bytes;
+}
 API void tdc_reset_highest() { highest = held.load(); }
