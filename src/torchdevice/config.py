@@ -22,6 +22,7 @@ POLICIES = ("accelerate", "portable")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FALLBACKS = ("auto", "off", "cpu", "mlx,cpu")
 FLOAT64 = ("downcast", "cpu", "error")
+ON_OOM = ("retry", "cpu", "raise")
 AUTO = "auto"
 POLICY_REASON = "TORCHDEVICE_POLICY_REASON"  # why `run` chose the policy
 RUN_CACHE = "TORCHDEVICE_RUN_CACHE"  # the cache folder of `run`; programs may set their own XDG_CACHE_HOME
@@ -49,6 +50,7 @@ SETTINGS = (
     Setting("log_level", LOG_LEVEL, LOG_LEVELS),
     Setting("fallback", "TORCHDEVICE_FALLBACK", FALLBACKS),
     Setting("float64", "TORCHDEVICE_FLOAT64", FLOAT64),
+    Setting("on_oom", "TORCHDEVICE_ON_OOM", ON_OOM),
 )
 DEVICE_COUNT = "TORCHDEVICE_DEVICE_COUNT"
 PACKAGES = "TORCHDEVICE_PACKAGES"
@@ -63,6 +65,7 @@ class Config:
     log_level: str = "WARNING"
     fallback: str = AUTO
     float64: str = "downcast"
+    on_oom: str = "retry"  # what happens when the target is out of memory
     device_count: int = 1  # the device count that code sees on a host with one device or none
     enabled: bool = True
     masquerade: bool = True
@@ -89,6 +92,7 @@ def apply_to_children(config: Config, target: str) -> Callable[[], None]:
         "TORCHDEVICE": "1",
         "TORCHDEVICE_TARGET": target,
         "TORCHDEVICE_POLICY": config.policy,
+        "TORCHDEVICE_ON_OOM": config.on_oom,
         PACKAGES: str(int(config.packages)),
         HAS_PARENT: "1",
     }
@@ -120,11 +124,12 @@ def resolve_config(
     target: str | None = None,
     policy: str | None = None,
     packages: bool | None = None,
+    on_oom: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Config:
     """Merge arguments over environment over defaults. An invalid value raises `ConfigError`."""
     environ = environment() if environ is None else environ
-    arguments = {"target": target, "policy": policy}
+    arguments = {"target": target, "policy": policy, "on_oom": on_oom}
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:

@@ -71,6 +71,16 @@ class StandIn:
     site: Site
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A call for which the target had too little memory: which API, which target, what was done, and where."""
+
+    api: str
+    target: str
+    given: str
+    site: Site
+
+
 REFUSED = "refused"
 
 
@@ -317,5 +327,6 @@ class Ledger(Generic[R]):
 # Created at import, so that a forked child has new locks before it uses them.
 simulations: Ledger[Simulated] = Ledger()
 stand_ins: Ledger[StandIn] = Ledger()
+shortages: Ledger[Shortage] = Ledger()
 # Defined here, so that a report without fallbacks does not load `fallback`.
 fallbacks: Ledger[Fallback] = Ledger()

@@ -19,12 +19,14 @@ from torchdevice import process
 from torchdevice._torch import compilers, core
 from torchdevice.answers.asked import unanswered_names
 from torchdevice.answers.counted import Counter, cpu_tensors
+from torchdevice.answers.real import target_of
+from torchdevice.answers.relief import Relief
 from torchdevice.answers.scoped import Masquerades
 from torchdevice.config import HAS_PARENT, VISIBLE_GPUS, Config, apply_to_children, resolve_config, without_settings
 from torchdevice.distributed.points import Distributed
 from torchdevice.environment import environment
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
-from torchdevice.ledger import Redirect, Simulated, fallbacks, stand_ins
+from torchdevice.ledger import Redirect, Simulated, fallbacks, shortages, stand_ins
 from torchdevice.notices import warn
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, is_untouched, target_host, this_host
@@ -88,6 +90,7 @@ class Session:
         self._lost: tuple[str, ...] = ()
         self._silent: bool | None = None  # about the first redirection
         self._masked: Masquerades | None = None
+        self._relief: Relief | None = None
         self._distributed: Distributed | None = None
         self._builtins_registered = False
         self._twins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
@@ -97,18 +100,26 @@ class Session:
         """Whether translation is on."""
         return self._applied is not None
 
-    def activate(self, target: str | None = None, policy: str | None = None, packages: bool | None = None) -> None:
+    def activate(
+        self,
+        target: str | None = None,
+        policy: str | None = None,
+        packages: bool | None = None,
+        on_oom: str | None = None,
+    ) -> None:
         """Start translation in this process and in its child processes.
 
         - `target`: the device type to compute on, such as `"cpu"` or `"mps"`. None: the accelerator of this machine, or
           the CPU if there is none. A missing device raises `TargetUnavailable`.
         - `policy`: `"accelerate"` or `"portable"`, which requests are redirected.
         - `packages`: whether imports of packages with their own CUDA kernels, such as `flash_attn`, find a stand-in.
+        - `on_oom`: if the target is out of memory: `"retry"` (default) frees memory and tries once more, `"cpu"` then
+          uses the CPU where this gives the same result, `"raise"` raises the error at once.
 
         An argument that is None is read from the environment at the time of the call. An invalid value raises
         `ConfigError`. A second call with the same settings does nothing; with other settings it raises `AlreadyActive`.
         """
-        config = resolve_config(target=target, policy=policy, packages=packages)
+        config = resolve_config(target=target, policy=policy, packages=packages, on_oom=on_oom)
         refuse_without_global_lock()
         with self._lock:
             if self._config is not None:
@@ -135,6 +146,8 @@ class Session:
             stack.callback(core.weights_only_cache_clear)  # last: entries cached before may hold our wrappers
             self._replace(config, host)
             stack.callback(self._restore)
+            tries_again, on_cpu = config.on_oom != "raise", config.on_oom == "cpu"
+            self._relief = Relief(self._translator, target_of(host), on_cpu) if tries_again else None
             for undo in self._steps(config, host):
                 stack.callback(undo)
             stack.callback(direct.apply(self._translator, (host.type, machine.type)))
@@ -151,6 +164,7 @@ class Session:
             config.float64,
             self._masquerades().ordered if config.masquerade else {},
             self._masquerades().failure_of if config.masquerade else None,
+            self._relief if self._relief is not None and not _asks_itself(host) else None,
             at_first_decision=look_again if is_untouched(host) else None,
             at_first_redirect=process.say_lost if host.lost else self._tell_first,
         )
@@ -202,6 +216,9 @@ class Session:
         if config.packages:
             yield from _stand_ins(host)
             yield _entered(stand_ins.listening(log.stood_in))
+        if self._relief is not None:
+            yield from _relieved(self._relief, host)
+            yield _entered(shortages.listening(log.relieved))
         yield apply_to_children(config, host.type)
         if host.accelerated:
             yield _covered(config, host)
@@ -323,7 +340,7 @@ class Session:
         """Everything that was counted in this process so far."""
         with suppress(TorchDeviceWarning):  # `python -W error`: the record exists even if the warning raises
             self._translator.aliases.look(self._translator)
-        records = added(self._translator.ledger.totals(), self.simulated(), stand_ins.totals())
+        records = added(self._translator.ledger.totals(), self.simulated(), stand_ins.totals(), shortages.totals())
         return Counts(records, fallbacks.measured())
 
     def report(self) -> Report:
@@ -446,6 +463,25 @@ def _stand_ins(host: Host) -> Iterator[Callable[[], object]]:
         from torchdevice.packages import triton_interpreter
 
         yield from triton_interpreter.engage(host.type)
+
+
+def _asks_itself(host: Host) -> bool:
+    """Whether the allocator of the target asks for relief at every allocation: a virtual device's does."""
+    return host.type in core.virtual_types
+
+
+def _relieved(relief: Relief, host: Host) -> Iterator[Callable[[], object]]:
+    """Let our own allocators ask for memory before they raise an error. Each step yields its undo."""
+    if not host.accelerated:
+        cpu_tensors.relieve_by(relief.asked_by_counter)
+        yield lambda: cpu_tensors.relieve_by(None)
+    if _asks_itself(host):
+        from torchdevice import virtual  # only a host with an accelerator needs it
+
+        there = virtual.installed()
+        assert there is not None
+        there.library.set_relief(relief.asked)
+        yield lambda: there.library.set_relief(None)
 
 
 def _covered(config: Config, host: Host) -> Callable[[], None]:

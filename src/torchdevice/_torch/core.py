@@ -174,6 +174,14 @@ def forget_default_device() -> None:
         del kept.device_context
 
 
+def parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dtype | None, bool, Any]:
+    """The device, dtype, `non_blocking` and memory format among the arguments of `Tensor.to`.
+
+    `copy` is accepted and left out. Expiry: a public function that parses them.
+    """
+    return torch._C._nn._parse_to(*args, **kwargs)
+
+
 def lost_by_fork(kind: str) -> bool:
     """Whether this process was forked from one that had used devices of this type, which cannot be shared.
 

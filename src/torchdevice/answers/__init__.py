@@ -15,6 +15,7 @@
     accelerator  torch.accelerator on a host without one
     outside      names outside the namespaces that CUDA code uses with them
     failures     converts the target's errors to the classes and messages that CUDA code expects
+    relief       frees memory when the target is full
     precision    operators that autocast("cuda") casts and autocast("cpu") does not
     products     matrix products with a separate dtype for the result
     packages     libraries that would load CUDA-only code and therefore get the original functions

@@ -42,6 +42,7 @@ class Counter(Protocol):
     def reset_highest(self) -> None: ...
     def refused(self) -> int: ...
     def set_limit(self, most: int | None, name: str) -> None: ...
+    def set_relief(self, relief: Callable[[int], bool] | None) -> None: ...
 
 
 def tensor_bytes(device_type: str) -> int:
@@ -218,6 +219,7 @@ class CpuTensors:
         self._counter: Counter | None = None
         self._walked = 0.0
         self._peak: Peak = process_memory
+        self._relief: Callable[[int], bool] | None = None
         self.most: int | None = None
 
     def count_by(self, start: Callable[[bool], Counter | None]) -> None:
@@ -263,6 +265,12 @@ class CpuTensors:
         self._start_counting(needed=True)
         return self._counter
 
+    def relieve_by(self, relief: Callable[[int], bool] | None) -> None:
+        """Set the function that is asked to free memory before the limit refuses a tensor of that many bytes."""
+        self._relief = relief
+        if self._counter is not None:
+            self._counter.set_relief(relief)
+
     def _start_counting(self, needed: bool = False) -> None:
         """Tries to start counting: at the first query without building, and again when building is worth its time."""
         with self._lock:
@@ -271,6 +279,7 @@ class CpuTensors:
                 return
             self._counter = self._start(late)
             if self._counter is not None:
+                self._counter.set_relief(self._relief)
                 self._peak = CountedPeak(self._counter, process_memory.allocated(self._counter.held()))
             if late or self._counter is not None:
                 self._start = None  # counting has started, or cannot be started

@@ -58,6 +58,14 @@ FAILURES = (
 _CANDIDATES = frozenset({RuntimeError, OutOfMemory, Accelerator})
 
 
+def is_out_of_memory(error: BaseException, target: str) -> bool:
+    """Whether the error of a target says that its memory is full."""
+    if type(error) is OutOfMemory:
+        return True
+    found = (row for row in FAILURES if row.target == target and row.raised is OutOfMemory)
+    return type(error) is RuntimeError and any(row.says.search(str(error)) for row in found)
+
+
 def as_cuda_error(error: BaseException, target: str) -> RuntimeError | None:
     """The error that CUDA would have raised instead; None for errors that are the same on all devices."""
     text = str(error)

@@ -19,6 +19,7 @@ from torchdevice.config import (
     AUTO,
     FALLBACKS,
     FLOAT64,
+    ON_OOM,
     PACKAGES,
     POLICIES,
     POLICY_REASON,
@@ -31,7 +32,7 @@ from torchdevice.errors import ConfigError
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, TRACE, is_destination, parse
 from torchdevice.reporting.spool import RUN, new_folder
 
-_VALUED = ("--target", "--policy", "--as", "--virtual", "--fallback", "--float64")
+_VALUED = ("--target", "--policy", "--as", "--virtual", "--fallback", "--float64", "--on-oom")
 # The folder of a package that is not installed, and a folder whose metadata holds its entry point for torch.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CHECKOUT = (os.path.dirname(_PACKAGE), os.path.join(_PACKAGE, "checkout"))
@@ -46,8 +47,7 @@ def parser() -> Parser:
     """Options come before the program; everything after it belongs to the program."""
     parser = Parser(
         "run",
-        "Run an unmodified program and translate the device requests that it and its child processes make.\n"
-        "Prints one line on stderr at the end. stdout, arguments and exit status are the program's own.",
+        "Run an unmodified program and translate the device requests that it and its child processes make.",
         ["torchdevice run train.py --epochs 3", "torchdevice run --virtual cuda:2 --report html:out.html -m my.train"],
         usage="torchdevice run [options] (SCRIPT | -m MODULE | -c CODE | -) [arguments…]",
     )
@@ -55,7 +55,8 @@ def parser() -> Parser:
     parser.add_argument(
         "--policy",
         choices=(AUTO, *POLICIES),
-        help="which requests are redirected (default: auto, read from the program)",
+        metavar="NAME",
+        help="redirect by: accelerate, portable, auto (default: reads the program)",
     )
     devices = parser.add_mutually_exclusive_group()
     devices.add_argument(
@@ -74,6 +75,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--float64", choices=FLOAT64, metavar="WAY", help="if the target has none: downcast, cpu, error"
     )
+    parser.add_argument("--on-oom", choices=ON_OOM, metavar="WAY", help="if memory runs out: retry, cpu, raise")
     parser.add_argument("--no-packages", action="store_true", help="no stand-ins for flash_attn, xformers, triton …")
     parser.add_argument("--strict", action="store_true", help="the same as --fallback off --float64 error")
     parser.add_argument(
@@ -153,6 +155,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
         "TORCHDEVICE_VIRTUAL": _virtual(options),
         "TORCHDEVICE_FALLBACK": options.fallback or (STRICT["fallback"] if options.strict else None),
         "TORCHDEVICE_FLOAT64": options.float64 or (STRICT["float64"] if options.strict else None),
+        "TORCHDEVICE_ON_OOM": options.on_oom,
         PACKAGES: "0" if options.no_packages else "1",
         "TORCHDEVICE_LOG_LEVEL": _LEVELS.get(min(options.v, 2)),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",  # torch's own switch for entry points such as ours

@@ -21,6 +21,7 @@ from torchdevice.fallback import cpu
 from torchdevice.fallback.mlx import executor as mlx
 from torchdevice.fallback.plan import Declined, Plan
 from torchdevice.ledger import REFUSED, Fallback, Site, fallbacks
+from torchdevice.translate import callers
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.translator import translator
 
@@ -28,9 +29,6 @@ from torchdevice.translate.translator import translator
 Executor = Callable[[Plan, tuple[Any, ...], dict[str, Any], str], tuple[Any, int]]
 
 EXECUTORS: dict[str, Executor] = {"cpu": cpu.run, "mlx": mlx.run}
-
-# Gradients are computed in autograd's threads, which have no frame of user code.
-IN_BACKWARD = Site("<backward pass>", 0)
 
 
 def note(operator: str, executor: str, reason: str, dtypes: tuple[str, ...], seconds: float, moved: int) -> None:
@@ -47,9 +45,7 @@ def note(operator: str, executor: str, reason: str, dtypes: tuple[str, ...], sec
 
 def site_of(frame: FrameType) -> Site:
     """The line of user code in a report."""
-    code = frame.f_code
-    inner = translator.roles[code.co_filename].inner
-    return IN_BACKWARD if inner else Site(code.co_filename, frame.f_lineno)
+    return callers.site_of(frame, translator.roles)
 
 
 class Router:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Simulated, Site, StandIn
+from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Shortage, Simulated, Site, StandIn
 from torchdevice.printable import printable
 
-Record = Redirect | Simulated | StandIn  # `Changed` is a `Redirect`
+Record = Redirect | Simulated | StandIn | Shortage  # `Changed` is a `Redirect`
 Totals = Mapping[Record, int]
 V = TypeVar("V", int, FallbackTotals, "Timed", "Memory")
 
@@ -194,7 +194,7 @@ def added(*parts: Mapping[Any, V]) -> dict[Any, V]:
 
 
 REDIRECTED, CHANGED, SIMULATED, UNSUPPORTED = "redirected", "changed", "simulated", "unsupported"
-STAND_IN = "stand-in"
+STAND_IN, SHORTAGE = "stand-in", "shortage"
 
 
 @dataclass(frozen=True)
@@ -211,6 +211,7 @@ KINDS: Mapping[str, Kind] = {
     SIMULATED: Kind("Answered for a missing device", "answered"),
     STAND_IN: Kind("Computed for missing packages", "computed by stand-ins"),
     CHANGED: Kind("Changed meaning", "changed meaning"),
+    SHORTAGE: Kind("Out of memory", "relieved"),
     UNSUPPORTED: Kind("Unsupported", "unsupported"),
 }
 
@@ -250,7 +251,7 @@ class Row:
     - `asked`, `given`: the device that the code asked for, and what it got.
     - `calls`, `places`: how many calls, from how many lines of code; `first`: the first of these lines.
     - `reason`: why, or how it was answered.
-    - `kind`: `"redirected"`, `"simulated"`, `"stand-in"`, `"changed"` or `"unsupported"`.
+    - `kind`: `"redirected"`, `"simulated"`, `"stand-in"`, `"changed"`, `"shortage"` or `"unsupported"`.
     """
 
     api: str
@@ -414,7 +415,7 @@ class Report:
         for row in self.of_kind(REDIRECTED):
             ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}", row.given)
         parts = [", ".join(_shown(ways))] if ways else []
-        for kind in (REDIRECTED, SIMULATED, STAND_IN, CHANGED):
+        for kind in (REDIRECTED, SIMULATED, STAND_IN, CHANGED, SHORTAGE):
             calls, places = self.count(kind)
             if calls or kind == REDIRECTED:
                 parts.append(f"{counted(calls, 'call')} {KINDS[kind].counted} at {counted(places, 'place')}")
@@ -485,6 +486,8 @@ def _place(record: Record, calls: int) -> Place:
     if isinstance(record, StandIn):
         package, _, name = api.partition(".")
         return Place(record.site, STAND_IN, name, package, record.by, calls, f"{package} is not installed")
+    if isinstance(record, Shortage):
+        return Place(record.site, SHORTAGE, api, record.target, record.given, calls, f"{record.target} was full")
     kind = CHANGED if isinstance(record, Changed) else REDIRECTED
     return Place(record.site, kind, api, record.asked, record.given, calls, record.reason)
 

@@ -2,7 +2,8 @@
 
 - ERROR: an operator that could not run anywhere.
 - WARNING: the first redirection of a process; each place that uses something that works differently from CUDA; the
-  first time that an operator falls back. Changed values are Python warnings: see `notices`.
+  first time that an operator falls back; each place at which the target was full. Changed values are Python warnings:
+  see `notices`.
 - INFO: each place once.
 - DEBUG: also the settings with their sources, and what an activation replaced.
 """
@@ -13,7 +14,7 @@ import logging
 from collections.abc import Callable
 
 from torchdevice.config import Config
-from torchdevice.ledger import REFUSED, Fallback, Redirect, Simulated, Site, StandIn
+from torchdevice.ledger import REFUSED, Fallback, Redirect, Shortage, Simulated, Site, StandIn
 from torchdevice.notices import logger
 from torchdevice.printable import printable
 
@@ -76,6 +77,11 @@ def answered(record: Simulated) -> None:
 def stood_in(record: StandIn) -> None:
     """A stand-in of a missing package was called."""
     _say(record.site, f"{record.api} → {record.by}")
+
+
+def relieved(record: Shortage) -> None:
+    """The target was full, and memory was freed."""
+    _say(record.site, f"{record.api}: {record.target} was full; {record.given}", logging.WARNING)
 
 
 class Fallbacks:

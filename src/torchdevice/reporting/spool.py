@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchdevice.ledger import Changed, Fallback, FallbackTotals, Redirect, Simulated, Site, StandIn
+from torchdevice.ledger import Changed, Fallback, FallbackTotals, Redirect, Shortage, Simulated, Site, StandIn
 from torchdevice.ownership import writable_by_others
 from torchdevice.reporting.collect import Counts, Event, Memory, Moment, Profile, Timed
 
 RUN = "TORCHDEVICE_RUN"  # the variable with the folder, which exists until the run is reported
 
-_BY_NAME = {kind.__name__: kind for kind in (Redirect, Changed, Simulated, StandIn, Fallback)}
+_BY_NAME = {kind.__name__: kind for kind in (Redirect, Changed, Simulated, StandIn, Shortage, Fallback)}
 
 
 # The folder's name has the id of the process that started the run; a file's name has the id of its writer.

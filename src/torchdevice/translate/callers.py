@@ -19,6 +19,7 @@ from typing import NamedTuple
 import typing_extensions
 
 from torchdevice._torch.core import TORCH_FOLDER
+from torchdevice.ledger import Site
 from torchdevice.policy.resolve import Caller
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -109,3 +110,13 @@ def user_frame(frame: FrameType, roles: Roles) -> FrameType:
             return candidate
         candidate = candidate.f_back
     return frame
+
+
+# Gradients are computed in autograd's threads, which have no frame of user code.
+IN_BACKWARD = Site("<backward pass>", 0)
+
+
+def site_of(frame: FrameType, roles: Roles) -> Site:
+    """The line of user code in a report, for a frame that `user_frame` found."""
+    code = frame.f_code
+    return IN_BACKWARD if roles[code.co_filename].inner else Site(code.co_filename, frame.f_lineno)

@@ -18,6 +18,7 @@ from torchdevice._torch.core import REBUILD_OF_BYTES, RealDevice, RealTensor, pl
 from torchdevice.policy.dtypes import dtype_on, refused_dtype
 from torchdevice.translate import changes
 from torchdevice.translate.engine import Function, dress
+from torchdevice.translate.shortage import tried_again
 from torchdevice.translate.translator import Translator
 
 # Messages of torch. The MPS backend raises TypeError for them, as for mistakes of the caller, which must propagate.
@@ -35,13 +36,12 @@ def narrowed(
     translator: Translator,
     takes_dtype: bool = True,
 ) -> Any:
-    """Repeats the call in a dtype that the target has, or on the CPU. Raises `refusal` if it has another cause."""
+    """Repeats the call in a dtype that the target has, or on the CPU. Raises `refusal` if it has another cause.
+
+    A target without free memory is such a cause: `shortage` handles it.
+    """
     if isinstance(refusal, RuntimeError):
-        failure_of = translator.situation.failure_of
-        failure = failure_of(refusal) if failure_of is not None else None
-        if failure is None:
-            raise refusal
-        raise failure from refusal
+        return tried_again(refusal, original, args, kwargs, path, translator)
     refused = _REFUSALS.search(str(refusal))
     if refused is None or translator.situation.float64 == "error" or not translator.in_force:
         raise refusal

@@ -148,7 +148,10 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
         if where is None or where.type == kind:
             where = device if given is asked else given
             given_first = () if where is None and not args else (where,)  # a packed sequence does not accept None
-            moved = original(self, *given_first, *args, **kwargs)
+            try:
+                moved = original(self, *given_first, *args, **kwargs)
+            except (TypeError, RuntimeError) as refusal:
+                return narrowed(refusal, original, (self, *given_first, *args), kwargs, path, translator)
             if moved is self and translator.fills and aliases.watching and isinstance(self, RealTensor):
                 aliases.note(translator, self, path, asked, given)
             return moved

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -30,12 +30,23 @@ _getframe = sys._getframe
 _suspended: ContextVar[bool] = ContextVar("torchdevice_suspended", default=False)
 
 
+class Relief(Protocol):
+    """Frees memory of the target. `on_cpu`: calls may use the CPU if that is not enough."""
+
+    on_cpu: bool
+
+    def applies(self, error: BaseException) -> bool: ...
+    def free(self, api: str) -> None: ...
+    def note_on_cpu(self, api: str) -> None: ...
+
+
 @dataclass(frozen=True)
 class Situation:
     """Everything that decisions depend on between `start` and `stop`.
 
     - `ordered`: the classes that replace torch.Stream and torch.Event on a target that has neither.
     - `failure_of`: converts an error of the target to CUDA's error.
+    - `relief`: frees memory if the target is full; None if errors are raised at once.
     - `at_first_decision`: called before the first decision. It may start another situation.
     - `at_first_redirect`: called once with the first redirection, also if its place is known already.
     """
@@ -45,6 +56,7 @@ class Situation:
     float64: str = "downcast"
     ordered: Mapping[str, Any] = field(default_factory=dict)
     failure_of: Callable[[BaseException], BaseException | None] | None = None
+    relief: Relief | None = None
     at_first_decision: Callable[[], None] | None = None
     at_first_redirect: Callable[[Redirect], None] | None = None
 

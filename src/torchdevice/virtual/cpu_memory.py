@@ -7,11 +7,14 @@ storages that exist.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 from torchdevice._torch import core
 from torchdevice.answers.counted import cpu_storages
 from torchdevice.errors import VirtualDeviceUnavailable
 from torchdevice.virtual import build
+
+_RELIEF = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 
 
 class Counted:
@@ -21,7 +24,7 @@ class Counted:
         for name in ("held", "highest", "refused", "allocated_here"):
             getattr(library, f"tdc_{name}").restype = ctypes.c_int64
         library.tdc_adopt.argtypes = [ctypes.c_void_p]
-        library.tdc_adopt.restype = library.tdc_set_limit.restype = None
+        library.tdc_adopt.restype = library.tdc_set_limit.restype = library.tdc_set_relief.restype = None
         library.tdc_set_limit.argtypes = [ctypes.c_int64, ctypes.c_char_p]
         library.tdc_error.restype = ctypes.c_char_p
         if library.tdc_begin():
@@ -31,6 +34,7 @@ class Counted:
         library.tdc_reset_highest()
         self._library = library
         self._names: dict[str, bytes] = {}  # kept alive: C++ keeps their addresses
+        self._relief: object = None
 
     def functions(self) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
         """The addresses of two functions: the bytes that the calling thread has allocated so far, and those in use."""
@@ -56,6 +60,12 @@ class Counted:
     def set_limit(self, most: int | None, name: str) -> None:
         """Refuse tensors beyond this many bytes in all (None: no limit). `name`: the device in the error."""
         self._library.tdc_set_limit(-1 if most is None else most, self._names.setdefault(name, name.encode()))
+
+    def set_relief(self, relief: Callable[[int], bool] | None) -> None:
+        """Set the function that is asked to free memory before a request of that many bytes is refused."""
+        callback = None if relief is None else _RELIEF(relief)
+        self._library.tdc_set_relief(callback)
+        self._relief = callback  # kept alive, and the one before until C++ no longer has it
 
 
 def start(build_it: bool) -> Counted | None:

@@ -85,6 +85,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_record_history": (None, [_INT, _INT, _INT, _U64, _INT]),
     "td_history": (_STR, []),
     "td_observe_out_of_memory": (None, [_PTR]),
+    "td_set_relief": (None, [_PTR]),
     "td_capture_begin": (None, [_U64, _U64, _PTR]),
     "td_capture_end": (None, [_I64]),
     "td_capture_replay": (None, [_I64]),
@@ -101,6 +102,7 @@ class Library:
     def __init__(self, dll: ctypes.CDLL) -> None:
         self.dll = dll
         self._observers: list[object] = []
+        self._relief: object = None
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self.dll, name)
             function.restype = _INT if result is None else result
@@ -185,6 +187,12 @@ class Library:
         callback = ctypes.CFUNCTYPE(None, _INT, _I64, _I64, _I64)(observer)
         self._observers.append(callback)  # kept alive: C++ calls it until the process ends
         self.call("observe_out_of_memory", ctypes.cast(callback, ctypes.c_void_p))
+
+    def set_relief(self, relief: Callable[[int, int, int], int] | None) -> None:
+        """Set the function that full devices ask: see `ReliefAnswer` in device.h."""
+        callback = None if relief is None else ctypes.CFUNCTYPE(_INT, _INT, _I64, _INT)(relief)
+        self.call("set_relief", ctypes.cast(callback, ctypes.c_void_p) if callback is not None else None)
+        self._relief = callback  # kept alive, and the one before until C++ no longer has it
 
     def capture_begin(self, pool: tuple[int, int]) -> int:
         graph = ctypes.c_int64()

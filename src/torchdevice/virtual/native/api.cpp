@@ -405,6 +405,9 @@ API const char* td_history() {
 API int td_observe_out_of_memory(void (*observer)(int, int64_t, int64_t, int64_t)) {
   return guarded([&] { observe_out_of_memory(given(observer, "function")); });
 }
+API int td_set_relief(int (*relief)(int, int64_t, int)) {
+  return guarded([&] { set_relief(relief); });
+}
 
 API int td_capture_begin(uint64_t owner, uint64_t pool, int64_t* graph) {
   return guarded([&] {

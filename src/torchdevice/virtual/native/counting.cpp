@@ -25,6 +25,10 @@ std::atomic<int64_t> limit{-1};  // -1: none
 std::atomic<const char*> device_name{nullptr};  // in the message: CUDA, or CPU
 thread_local int64_t allocated_here = 0;
 
+// What Python answers when the limit is reached: whether it has freed memory, so that the request may fit now.
+using Relief = int (*)(int64_t asked);
+std::atomic<Relief> relief{nullptr};
+
 // Sizes by address, in shards that threads rarely share. A size stored next to the memory would change the figures of
 // profilers.
 struct Sizes {
@@ -80,6 +84,17 @@ bool fits(size_t bytes) {
   return most < 0 || held.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes) <= most;
 }
 
+// A finalizer that runs out of memory while Python frees memory does not ask again.
+bool relieve(size_t bytes) {
+  const Relief ask = relief.load(std::memory_order_relaxed);
+  thread_local bool asking = false;
+  if (!ask || asking) return false;
+  asking = true;
+  const bool freed = ask(static_cast<int64_t>(bytes));
+  asking = false;
+  return freed;
+}
+
 std::string readable(int64_t bytes) {
   char text[32];
   const bool large = bytes >= (int64_t(1) << 30);
@@ -99,7 +114,7 @@ void raise_out_of_memory(size_t bytes) {
 
 struct Counting final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
-    if (C10_UNLIKELY(!fits(bytes))) raise_out_of_memory(bytes);
+    if (C10_UNLIKELY(!fits(bytes)) && !(relieve(bytes) && fits(bytes))) raise_out_of_memory(bytes);
     c10::DataPtr data = inner->allocate(bytes);
     void* address = data.get();
     if (address && data.compare_exchange_deleter(inner->raw_deleter(), &free_counted)) add(address, bytes);
@@ -145,4 +160,5 @@ API void tdc_set_limit(int64_t bytes, const char* name) {
   device_name = name;
   limit = bytes;
 }
+API void tdc_set_relief(Relief function) { relief = function; }
 API void tdc_reset_highest() { highest = held.load(); }

@@ -209,6 +209,10 @@ class Allocating {
  private:
   DeviceIndex before_;
 };
+// What Python answers when a device is full: attempt 0 may free memory, attempt 1 is after that.
+enum ReliefAnswer : int { kRaise, kTryAgain, kUseHost };
+using Relief = int (*)(int device, int64_t asked, int attempt);
+void set_relief(Relief function);  // null: none
 c10::Allocator* host_allocator();  // the CPU's own allocator; null if it was not replaced
 // Memory that a checkpoint restored gets an owner; and the reverse: the memory is not freed with its tensor.
 c10::DataPtr own_memory_at(DeviceIndex device, void* address);

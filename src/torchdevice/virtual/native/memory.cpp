@@ -66,6 +66,19 @@ void raise_out_of_memory(size_t asked, Device device) {
       " is reserved by PyTorch but unallocated.");
 }
 
+std::atomic<Relief> relief{nullptr};
+
+// Asks Python for memory. A finalizer that runs out of memory meanwhile does not ask again.
+int relieve(Device device, size_t asked, int attempt) {
+  const Relief ask = relief.load(std::memory_order_relaxed);
+  thread_local bool asking = false;
+  if (!ask || asking) return kRaise;
+  asking = true;
+  const int answer = ask(device.index(), static_cast<int64_t>(asked), attempt);
+  asking = false;
+  return answer;
+}
+
 struct Block : Twin, Held {
   bool of_segment = false;
   Piece* piece = nullptr;  // of a segment; also null if a checkpoint removed it
@@ -175,12 +188,23 @@ Block* block_of(const c10::DataPtr& data) {  // null: memory that was not alloca
   return shared.all.at(data.get());
 }
 
-c10::DataPtr from_segments(size_t bytes, Device device, Device labelled) {
-  if (!bytes) return {nullptr, labelled};
+Piece* piece_of(size_t bytes, Device device) {  // null: the device is full
   Happened happened;
   Piece* piece = take_piece(device.index(), bytes, happened);
   note_happened(device.index(), happened, kAllocationContext);
-  if (C10_UNLIKELY(!piece)) raise_out_of_memory(bytes, device);
+  return piece;
+}
+
+// `for_kernel`: the memory is for a kernel of the CPU, which can use memory of the host as well. In that case the
+// result may be null.
+c10::DataPtr from_segments(size_t bytes, Device device, Device labelled, bool for_kernel = false) {
+  if (!bytes) return {nullptr, labelled};
+  Piece* piece = piece_of(bytes, device);
+  if (C10_UNLIKELY(!piece) && relieve(device, bytes, 0) == kTryAgain) piece = piece_of(bytes, device);
+  if (C10_UNLIKELY(!piece)) {
+    if (for_kernel && relieve(device, bytes, 1) == kUseHost) return {nullptr, labelled};
+    raise_out_of_memory(bytes, device);
+  }
   void* address = piece->address;
   return owning(block_with(piece, static_cast<int64_t>(bytes), device.index()), address, labelled);
 }
@@ -227,19 +251,23 @@ constexpr size_t kNumber = 16;
 // The allocator of the CPU. While kernels compute for a virtual device, their allocations are memory of that device.
 struct LendingAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
-    if (C10_LIKELY(allocating_for < 0) || bytes <= kNumber) {
-      auto data = allocator_of_host->allocate(bytes);
-      (void)data.compare_exchange_deleter(allocator_of_host->raw_deleter(), &free_on_host);
-      return data;
-    }
-    auto data = from_segments(bytes, Device(config.type, allocating_for), Device(c10::kCPU));
-    if (!data.get()) return data;
+    if (C10_LIKELY(allocating_for < 0) || bytes <= kNumber) return on_host(bytes);
+    auto data = from_segments(bytes, Device(config.type, allocating_for), Device(c10::kCPU), true);
+    // Memory of the host that becomes a result is counted, and refused if it does not fit, when it is relabelled.
+    if (C10_UNLIKELY(!data.get())) return on_host(bytes);
     Block* block = owner(data.release_context());
     lent().add(block);
     return {data.get(), data.get(), &free_on_host, Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_on_host; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+ private:
+  static c10::DataPtr on_host(size_t bytes) {
+    auto data = allocator_of_host->allocate(bytes);
+    (void)data.compare_exchange_deleter(allocator_of_host->raw_deleter(), &free_on_host);
+    return data;
+  }
 };
 
 // The allocator with the statistics of the backing's devices. For a device that several virtual ones share, it reports
@@ -266,6 +294,12 @@ std::optional<size_t> free_memory_of(Allocator& theirs, DeviceIndex device) {
   return std::nullopt;
 }
 
+bool is_out_of_memory(const c10::Error& error) {  // of the backing
+  const std::string_view said = error.what_without_backtrace();
+  if (backing.is_host()) return said.find("DefaultCPUAllocator") != said.npos;
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) || said.find("MPS backend out of memory") == 0;
+}
+
 // "Tried to allocate 20.00 MiB", as in the message of an accelerator.
 size_t asked_for(std::string_view said) {
   const std::string_view before = "Tried to allocate ";
@@ -281,15 +315,19 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
     if (keeps_segments()) return from_segments(bytes, device, device);
-    const size_t limit = memory_limit(device.index());  // refused before the memory is requested from the host
-    if (C10_UNLIKELY(limit && limited_memory(device.index()) + bytes > limit)) raise_out_of_memory(bytes, device);
+    if (C10_UNLIKELY(is_beyond_limit(bytes, device))) {  // before the memory is requested from the backing
+      if (relieve(device, bytes, 0) != kTryAgain || is_beyond_limit(bytes, device)) raise_out_of_memory(bytes, device);
+    }
     try {
-      if (backing.is_host()) return label(backing.allocator()->allocate(bytes), bytes, device);
-      TORCH_CHECK(
-          !lost_by_fork(), "Cannot re-initialize ", c10::DeviceTypeName(config.type), " in forked subprocess. To use ",
-          c10::DeviceTypeName(config.type), " with multiprocessing, you must use the 'spawn' start method");
-      c10::DeviceGuard guard(backing.device(device.index()));
-      return label(backing.allocator()->allocate(bytes), bytes, device);
+      return from_backing(bytes, device);
+    } catch (const c10::Error& e) {
+      if (!is_out_of_memory(e) || relieve(device, bytes, 0) != kTryAgain) {
+        raise_if_full(e, device);
+        throw;
+      }
+    }
+    try {
+      return from_backing(bytes, device);
     } catch (const c10::Error& e) {
       raise_if_full(e, device);
       throw;
@@ -317,6 +355,20 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) {
     const size_t limit = memory_limit(device);
     return {free_memory(device), limit ? limit : config.capacity};
+  }
+
+ private:
+  static bool is_beyond_limit(size_t bytes, Device device) {
+    const size_t limit = memory_limit(device.index());
+    return limit && limited_memory(device.index()) + bytes > limit;
+  }
+  static c10::DataPtr from_backing(size_t bytes, Device device) {
+    if (backing.is_host()) return label(backing.allocator()->allocate(bytes), bytes, device);
+    TORCH_CHECK(
+        !lost_by_fork(), "Cannot re-initialize ", c10::DeviceTypeName(config.type), " in forked subprocess. To use ",
+        c10::DeviceTypeName(config.type), " with multiprocessing, you must use the 'spawn' start method");
+    c10::DeviceGuard guard(backing.device(device.index()));
+    return label(backing.allocator()->allocate(bytes), bytes, device);
   }
 };
 
@@ -460,6 +512,8 @@ Allocating::~Allocating() {
   if (allocator_of_host) allocating_for = before_;
 }
 
+void set_relief(Relief function) { relief = function; }
+
 c10::Allocator* host_allocator() { return allocator_of_host; }
 
 c10::DataPtr own_memory_at(DeviceIndex device, void* address) {
@@ -502,14 +556,10 @@ void reset_accumulated(DeviceIndex device) {
 }
 
 void raise_if_full(const c10::Error& error, Device device) {
+  if (!is_out_of_memory(error)) return;
   const std::string_view said = error.what_without_backtrace();
   const std::string_view before = "tried to allocate ";
-  if (!backing.is_host()) {
-    if (dynamic_cast<const c10::OutOfMemoryError*>(&error) || said.find("MPS backend out of memory") == 0)
-      raise_out_of_memory(asked_for(said), device);
-    return;
-  }
-  if (said.find("DefaultCPUAllocator") == said.npos) return;
+  if (!backing.is_host()) raise_out_of_memory(asked_for(said), device);
   const size_t at = said.find(before);
   raise_out_of_memory(at == said.npos ? 0 : std::strtoull(said.data() + at + before.size(), nullptr, 10), device);
 }
@@ -527,8 +577,10 @@ c10::DataPtr label(c10::DataPtr&& data, size_t bytes, Device device) {
   const auto n = static_cast<int64_t>(bytes);
   const size_t limit = memory_limit(device.index());
   const bool counted_there = backing.counts(device.index());
-  const bool fits = counted_there ? !limit || limited_memory(device.index()) <= limit : count_foreign(device.index(), n);
-  if (C10_UNLIKELY(!fits)) raise_out_of_memory(bytes, device);
+  const auto fits = [&] {
+    return counted_there ? !limit || limited_memory(device.index()) <= limit : count_foreign(device.index(), n);
+  };
+  if (C10_UNLIKELY(!fits()) && !(relieve(device, bytes, 0) == kTryAgain && fits())) raise_out_of_memory(bytes, device);
   void* address = data.get();
   return owning(block_with(std::move(data), n, device.index(), !counted_there), address, device);
 }
