@@ -23,6 +23,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FALLBACKS = ("auto", "off", "cpu", "mlx,cpu")
 FLOAT64 = ("downcast", "cpu", "error")
 ON_OOM = ("retry", "cpu", "raise")
+PLACES = ("current", "free")
 AUTO = "auto"
 POLICY_REASON = "TORCHDEVICE_POLICY_REASON"  # why `run` chose the policy
 RUN_CACHE = "TORCHDEVICE_RUN_CACHE"  # the cache folder of `run`; programs may set their own XDG_CACHE_HOME
@@ -51,6 +52,7 @@ SETTINGS = (
     Setting("fallback", "TORCHDEVICE_FALLBACK", FALLBACKS),
     Setting("float64", "TORCHDEVICE_FLOAT64", FLOAT64),
     Setting("on_oom", "TORCHDEVICE_ON_OOM", ON_OOM),
+    Setting("place", "TORCHDEVICE_PLACE", PLACES),
 )
 DEVICE_COUNT = "TORCHDEVICE_DEVICE_COUNT"
 PACKAGES = "TORCHDEVICE_PACKAGES"
@@ -66,6 +68,7 @@ class Config:
     fallback: str = AUTO
     float64: str = "downcast"
     on_oom: str = "retry"  # what happens when the target is out of memory
+    place: str = "current"  # the device for requests without an index
     device_count: int = 1  # the device count that code sees on a host with one device or none
     enabled: bool = True
     masquerade: bool = True
@@ -93,6 +96,7 @@ def apply_to_children(config: Config, target: str) -> Callable[[], None]:
         "TORCHDEVICE_TARGET": target,
         "TORCHDEVICE_POLICY": config.policy,
         "TORCHDEVICE_ON_OOM": config.on_oom,
+        "TORCHDEVICE_PLACE": config.place,
         PACKAGES: str(int(config.packages)),
         HAS_PARENT: "1",
     }
@@ -125,11 +129,12 @@ def resolve_config(
     policy: str | None = None,
     packages: bool | None = None,
     on_oom: str | None = None,
+    place: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Config:
     """Merge arguments over environment over defaults. An invalid value raises `ConfigError`."""
     environ = environment() if environ is None else environ
-    arguments = {"target": target, "policy": policy, "on_oom": on_oom}
+    arguments = {"target": target, "policy": policy, "on_oom": on_oom, "place": place}
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:

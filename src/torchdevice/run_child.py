@@ -177,7 +177,12 @@ class Supervision:
         counts += spool.read(self._folder)
         if counts.unreadable:
             sys.stderr.write(f"torchdevice: the figures of {counts.unreadable} child process(es) could not be read\n")
-        figures = {"seconds": wall, "processes": counts.processes, "process_seconds": counts.seconds}
+        figures = {
+            "placed": session.status().placed or "",
+            "seconds": wall,
+            "processes": counts.processes,
+            "process_seconds": counts.seconds,
+        }
         write(Report.of_counts(counts), Context(**{**vars(self._context), **figures}), destinations)
 
     def _handle_signals(self) -> None:

@@ -28,6 +28,7 @@ from torchdevice.environment import environment
 from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, explain_error
 from torchdevice.ledger import Redirect, Simulated, fallbacks, shortages, stand_ins
 from torchdevice.notices import warn
+from torchdevice.placement import Placement
 from torchdevice.policy.dtypes import lacks_dtypes
 from torchdevice.policy.hosts import Host, invent_host, is_untouched, target_host, this_host
 from torchdevice.policy.resolve import Decision, parse, resolve
@@ -50,6 +51,7 @@ class Status:
     - `active`: whether translation is on.
     - `target`: the device type that requests go to, `policy`: the policy. Both are None while translation is off.
     - `sources`: the source of each setting: `"argument"`, the name of a variable, or `"default"`.
+    - `placed`: the device that was chosen by free memory, with its memory then (`place="free"`), else None.
     - `override`: whether the CPU override is on, so that plain `cpu` requests get the CPU.
     - `patched`: the paths of the objects of torch that are currently replaced.
     - `skipped`: the rows that do not apply to this version of torch, with reasons.
@@ -62,6 +64,7 @@ class Status:
     target: str | None
     policy: str | None
     sources: Mapping[str, str]
+    placed: str | None
     override: bool
     patched: tuple[str, ...]
     skipped: tuple[Skip, ...]
@@ -91,6 +94,7 @@ class Session:
         self._silent: bool | None = None  # about the first redirection
         self._masked: Masquerades | None = None
         self._relief: Relief | None = None
+        self._placement: Placement | None = None
         self._distributed: Distributed | None = None
         self._builtins_registered = False
         self._twins: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
@@ -106,6 +110,7 @@ class Session:
         policy: str | None = None,
         packages: bool | None = None,
         on_oom: str | None = None,
+        place: str | None = None,
     ) -> None:
         """Start translation in this process and in its child processes.
 
@@ -115,11 +120,13 @@ class Session:
         - `packages`: whether imports of packages with their own CUDA kernels, such as `flash_attn`, find a stand-in.
         - `on_oom`: if the target is out of memory: `"retry"` (default) frees memory and tries once more, `"cpu"` then
           uses the CPU where this gives the same result, `"raise"` raises the error at once.
+        - `place`: the device for requests without an index if there are several: `"current"` (default) is torch's
+          current device, `"free"` the one with the most free memory at the first use.
 
         An argument that is None is read from the environment at the time of the call. An invalid value raises
         `ConfigError`. A second call with the same settings does nothing; with other settings it raises `AlreadyActive`.
         """
-        config = resolve_config(target=target, policy=policy, packages=packages, on_oom=on_oom)
+        config = resolve_config(target=target, policy=policy, packages=packages, on_oom=on_oom, place=place)
         refuse_without_global_lock()
         with self._lock:
             if self._config is not None:
@@ -219,6 +226,10 @@ class Session:
         if self._relief is not None:
             yield from _relieved(self._relief, host)
             yield _entered(shortages.listening(log.relieved))
+        if config.place == "free":
+            if self._placement is None or self._placement.host != host:
+                self._placement = Placement(host)  # kept over activations: a process chooses once
+            yield self._placement.apply()
         yield apply_to_children(config, host.type)
         if host.accelerated:
             yield _covered(config, host)
@@ -327,6 +338,7 @@ class Session:
             target=self._translator.host.type if config else None,
             policy=config.policy if config else None,
             sources=config.all_sources() if config else {},
+            placed=self._placed() if config and config.place == "free" else None,
             override=self._translator.override.is_on(),
             patched=self._applied.paths if self._applied else (),
             skipped=(*self._replacements.skips, *(self._masked.skips if self._masked is not None else ())),
@@ -335,6 +347,10 @@ class Session:
             simulated_calls=sum(self.simulated().values()),
             lost=self._lost,
         )
+
+    def _placed(self) -> str | None:
+        chosen = self._placement.chosen if self._placement is not None else None
+        return None if chosen is None else str(chosen)
 
     def counts(self) -> Counts:
         """Everything that was counted in this process so far."""

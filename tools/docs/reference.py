@@ -32,7 +32,10 @@ every environment variable. [cli.md](cli.md) has the commands with their output,
 - [Environment variables](#environment-variables)
 """
 
-MODULES = ("torchdevice", "torchdevice.memory", "torchdevice.virtual", "torchdevice.fallback", "torchdevice.errors")
+MODULES = (
+    *("torchdevice", "torchdevice.memory", "torchdevice.placement", "torchdevice.virtual", "torchdevice.fallback"),
+    "torchdevice.errors",
+)
 # What public names take and give, and have no public name themselves.
 RESULTS = (
     "torchdevice.policy.hosts.Host",

@@ -70,6 +70,7 @@ VARIABLES = (
     Variable(LIMIT_VARIABLE, "size", "no limit", "2GiB", "The memory limit of each virtual device."),
     _setting("fallback", "off", "Where operators that the target lacks run ([fallback.md](fallback.md))."),
     _setting("on_oom", "cpu", "What happens if the target is out of memory ([memory.md](memory.md))."),
+    _setting("place", "free", "The device for requests without an index ([policy.md](policy.md#placement))."),
     _setting("float64", "error", "What happens to float64 if the target lacks it ([fallback.md](fallback.md))."),
     Variable(
         config.DEVICE_COUNT,

@@ -174,6 +174,35 @@ def forget_default_device() -> None:
         del kept.device_context
 
 
+def when_initialized(kind: str, call: Callable[[], object]) -> None:
+    """Call a function when devices of a type are used for the first time in this process, or now if they are in use.
+
+    torch itself queues such calls, and runs them in the thread that uses the device. Expiry: a public function.
+    """
+    torch.get_device_module(kind)._lazy_call(call)
+
+
+def cuda_memory_by_nvml(index: int) -> tuple[int, int] | None:
+    """The free and total memory of a GPU, read without starting CUDA on it; None if only CUDA knows.
+
+    The UUID is how CUDA and NVML name the same GPU, whatever CUDA_VISIBLE_DEVICES leaves out.
+    """
+    identity = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    if "cuda" in virtual_types or torch.version.hip or identity is None:
+        return None
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    handle, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()  # total, free, used
+    failed = (
+        nvml.nvmlInit_v2()
+        or nvml.nvmlDeviceGetHandleByUUID(f"GPU-{identity}".encode(), ctypes.byref(handle))
+        or nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+    )
+    return None if failed else (int(memory[1]), int(memory[0]))
+
+
 def parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dtype | None, bool, Any]:
     """The device, dtype, `non_blocking` and memory format among the arguments of `Tensor.to`.
 

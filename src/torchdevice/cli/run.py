@@ -21,6 +21,7 @@ from torchdevice.config import (
     FLOAT64,
     ON_OOM,
     PACKAGES,
+    PLACES,
     POLICIES,
     POLICY_REASON,
     PROFILE,
@@ -32,7 +33,7 @@ from torchdevice.errors import ConfigError
 from torchdevice.reporting.destinations import REPORT, SUMMARY, TEXT, TRACE, is_destination, parse
 from torchdevice.reporting.spool import RUN, new_folder
 
-_VALUED = ("--target", "--policy", "--as", "--virtual", "--fallback", "--float64", "--on-oom")
+_VALUED = ("--target", "--policy", "--as", "--virtual", "--fallback", "--float64", "--on-oom", "--place")
 # The folder of a package that is not installed, and a folder whose metadata holds its entry point for torch.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CHECKOUT = (os.path.dirname(_PACKAGE), os.path.join(_PACKAGE, "checkout"))
@@ -76,6 +77,9 @@ def parser() -> Parser:
         "--float64", choices=FLOAT64, metavar="WAY", help="if the target has none: downcast, cpu, error"
     )
     parser.add_argument("--on-oom", choices=ON_OOM, metavar="WAY", help="if memory runs out: retry, cpu, raise")
+    parser.add_argument(
+        "--place", choices=PLACES, metavar="WAY", help="cuda without an index: current, free (most memory)"
+    )
     parser.add_argument("--no-packages", action="store_true", help="no stand-ins for flash_attn, xformers, triton …")
     parser.add_argument("--strict", action="store_true", help="the same as --fallback off --float64 error")
     parser.add_argument(
@@ -156,6 +160,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
         "TORCHDEVICE_FALLBACK": options.fallback or (STRICT["fallback"] if options.strict else None),
         "TORCHDEVICE_FLOAT64": options.float64 or (STRICT["float64"] if options.strict else None),
         "TORCHDEVICE_ON_OOM": options.on_oom,
+        "TORCHDEVICE_PLACE": options.place,
         PACKAGES: "0" if options.no_packages else "1",
         "TORCHDEVICE_LOG_LEVEL": _LEVELS.get(min(options.v, 2)),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",  # torch's own switch for entry points such as ours

@@ -236,6 +236,7 @@ class Context:
     seconds: float = 0.0
     process_seconds: float = 0.0  # of all processes together: the 100 % of shares
     policy_reason: str = ""  # set if `run` chose the policy
+    placed: str = ""  # the device that `--place free` chose
 
     @property
     def chosen(self) -> list[str]:

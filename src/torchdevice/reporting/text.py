@@ -138,7 +138,8 @@ def short(site: Site) -> str:
 
 def _headline(context: Context) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
-    return f"torchdevice report: target {context.target}, policy {context.policy} ({versions})"
+    placed = f", placed on {context.placed}" if context.placed else ""
+    return f"torchdevice report: target {context.target}{placed}, policy {context.policy} ({versions})"
 
 
 def last_line(report: Report, context: Context) -> str:
