@@ -23,7 +23,7 @@ import torch
 
 from torchdevice._torch.core import RealDevice, cuda_memory_by_nvml, when_initialized
 from torchdevice.policy.hosts import Host, this_host
-from torchdevice.reporting.text import size
+from torchdevice.reporting.profile import size
 
 __all__ = ["Candidate", "candidates", "most_free"]
 
