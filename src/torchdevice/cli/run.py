@@ -86,7 +86,7 @@ def parser() -> Parser:
         "--report",
         metavar="FORM",
         action="append",
-        help="report as text, json:PATH, html:PATH or trace:PATH (for Perfetto); repeatable",
+        help="report as text, json:PATH, html:PATH, trace:PATH; repeatable",
     )
     parser.add_argument("--profile", action="store_true", help="measure time and memory per operator and per line")
     parser.add_argument("-v", action="count", default=0, help="log each redirected place once (-vv: more)")
