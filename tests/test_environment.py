@@ -91,6 +91,7 @@ OTHERS = {
     "distributed/groups.py": "torchrun's",
     "environment.py": "the accessor",
     "packages/triton_interpreter.py": "Triton's",
+    "placement.py": "torchrun's",
     "pytest_plugin.py": "written for children",
     "run_child.py": "SLURM's; written for children",
     "session.py": "CUDA's",

@@ -132,6 +132,8 @@ OTHER_SETTINGS = {
     "TORCHDEVICE_POLICY": ("portable", "policy='portable'"),
     "TORCHDEVICE_FALLBACK": ("off", "fallback='off'"),
     "TORCHDEVICE_FLOAT64": ("error", "float64='error'"),
+    "TORCHDEVICE_ON_OOM": ("raise", "on_oom='raise'"),
+    "TORCHDEVICE_PLACE": ("free", "place='free'"),
     "TORCHDEVICE_DEVICE_COUNT": ("3", "device_count=3"),
     "TORCHDEVICE_MASQUERADE": ("0", "masquerade=False"),
     "TORCHDEVICE_PACKAGES": ("1", "packages=True"),
@@ -245,7 +247,7 @@ def test_status_tells_where_every_setting_came_from(monkeypatch: pytest.MonkeyPa
     assert sources.pop("float64") == "TORCHDEVICE_FLOAT64"
     assert sources.pop("masquerade") == "TORCHDEVICE_MASQUERADE"
     assert sources == dict.fromkeys(
-        ("policy", "log_level", "fallback", "device_count", "enabled", "packages"), "default"
+        ("policy", "log_level", "fallback", "on_oom", "place", "device_count", "enabled", "packages"), "default"
     )
 
 

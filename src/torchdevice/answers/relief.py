@@ -37,6 +37,35 @@ class _Collector(threading.Thread):
     """Collects garbage. A finalizer that runs out of memory in it is not relieved: it would wait for itself."""
 
 
+class _Collections:
+    """Collects garbage in a thread of its own, for all threads of the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        renew_after_fork(self, "_lock")
+
+    def collect(self) -> bool:
+        """Collect garbage in another thread. Returns False if this is not possible.
+
+        The calling thread is inside an operator. Finalizers must not run with its state: dispatch keys, the device that
+        computes. Only one thread at a time: `gc.collect` returns at once while another thread collects.
+        """
+        if not self._lock.acquire(timeout=MOST_SECONDS):
+            return False
+        try:
+            collector = _Collector(target=gc.collect, name="torchdevice-relief", daemon=True)
+            collector.start()
+            collector.join(MOST_SECONDS)
+        except RuntimeError:  # a thread needs memory, too
+            return False
+        finally:
+            self._lock.release()
+        return True
+
+
+_collections = _Collections()
+
+
 class Relief:
     """Frees memory of one target and records it. `on_cpu`: calls may use the CPU if that is not enough."""
 
@@ -44,8 +73,6 @@ class Relief:
         self._translator = translator
         self._target = target
         self.on_cpu = on_cpu
-        self._lock = threading.Lock()
-        renew_after_fork(self, "_lock")
 
     def applies(self, error: BaseException) -> bool:
         """Whether the error says that the target is full, and its allocator has not asked for relief itself."""
@@ -70,28 +97,10 @@ class Relief:
             if self.on_cpu:
                 self._note(OPERATOR, IN_HOST_MEMORY)
             return USE_HOST if self.on_cpu else RAISE
-        if isinstance(threading.current_thread(), _Collector) or not self._collect():
+        if isinstance(threading.current_thread(), _Collector) or not _collections.collect():
             return RAISE
         self._note(OPERATOR, TRIED_AGAIN)
         return TRY_AGAIN
-
-    def _collect(self) -> bool:
-        """Collect garbage in another thread. Returns False if this is not possible.
-
-        This thread is inside an operator. Finalizers must not run with its state: dispatch keys, the device that
-        computes. Only one thread at a time: `gc.collect` returns at once while another thread collects.
-        """
-        if not self._lock.acquire(timeout=MOST_SECONDS):
-            return False
-        try:
-            collector = _Collector(target=gc.collect, name="torchdevice-relief", daemon=True)
-            collector.start()
-            collector.join(MOST_SECONDS)
-        except RuntimeError:  # a thread needs memory, too
-            return False
-        finally:
-            self._lock.release()
-        return True
 
     def asked_by_counter(self, size: int) -> bool:
         """The same for the counter of CPU memory."""
