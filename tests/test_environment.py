@@ -95,6 +95,7 @@ OTHERS = {
     "pytest_plugin.py": "written for children",
     "run_child.py": "SLURM's; written for children",
     "session.py": "CUDA's",
+    "verify/runner.py": "written for children",
     "virtual/installer.py": "torch's",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.specification.row import MET, PARTLY, SEMANTICS, Row
+from tools.specification.row import MET, SEMANTICS, Row
 
 DATA = "tests/catalog/test_data.py"
 SURFACE = "tests/catalog/test_surface.py"
@@ -30,9 +30,10 @@ ROWS = (
     Row("G8", "Methodology", "Replacements have torch's signatures.", MET,
         (f"{DATA}::test_every_replacement_has_torchs_signature",
          "tests/translate/test_points.py::test_a_replacement_looks_like_the_original")),
-    Row("G9", "Methodology", "It is known which devices run a function natively.", PARTLY,
+    Row("G9", "Methodology", "It is known which devices run a function natively.", MET,
         ("torchdevice catalog show torch.add", "torchdevice ops --target mps"),
-        "It is measured for the CPU and a virtual mps. For cuda it is read from torch's table of kernels."),
+        "Measured for the CPU and a virtual `mps`. For `cuda` it is read from torch's table of kernels; 671 operators "
+        "of torch's database were run on an H200 (docs/conformance.md)."),
     Row("G10", "Methodology", "Values, side effects and global state are compared with plain torch.", MET,
         ("tests/catalog/test_compare.py::test_what_differs_is_seen", SEMANTICS,
          "tests/test_session.py::test_deactivate_restores_every_object_by_identity")),
