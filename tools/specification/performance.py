@@ -62,8 +62,8 @@ ROWS = (
          "tests/bench/test_calls.py::test_no_call_is_dearer_than_before"),
         "`make test` compares a training step, fallbacks, a step on a virtual device and an activation with plain "
         "torch and a recorded baseline: function calls and operators are counted, and 15 % more is an error. Times "
-        "vary too much for this. Single calls are compared in instructions if valgrind is installed and can read torch's "
-        "library, which it cannot on ARM."),
+        "vary too much for this. Single calls are compared in instructions if valgrind is installed and can read "
+        "torch's library, which it cannot on ARM."),
     Row("P19", "Success Metrics", "Real workloads are 15 to 25 % faster.", PARTLY,
         ("torchdevice bench steps",),
         "A training step takes 19 % less time than under an empty `TorchFunctionMode` on an H200 and 7 % less on a "
