@@ -173,6 +173,26 @@ def test_a_limit_of_the_cpu_counts_tensors_only() -> None:
     assert len(other) == 128 << 20
 
 
+@on("")
+def test_limits_of_a_block_and_of_the_program_hold_together() -> None:
+    """The smaller one counts, and the end of one leaves the other."""
+    whole = memory.summary().machine
+    with memory.limit(64 << 20):
+        torchdevice.activate(target="cpu")
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.ones(1 << 26)
+        torch.cuda.set_per_process_memory_fraction(0.9)
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.ones(1 << 26)
+        torch.cuda.set_per_process_memory_fraction((32 << 20) / whole)
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.ones(10 << 20)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.ones(10 << 20)
+    torch.mps.set_per_process_memory_fraction(0.0)  # torch's word for: no limit
+    assert torch.ones(10 << 20).numel() == 10 << 20
+
+
 def check_limit(device: str) -> None:
     with memory.limit(64 << 20):
         kept = torch.ones(4 << 20, device=device)

@@ -140,6 +140,18 @@ def test_threads_share_the_device() -> None:
     assert seen[3] == "cuda:0"
 
 
+@on("cuda:2")
+def test_threads_of_a_forked_child_run_without_the_device() -> None:
+    """Workers of a data loader start threads that send their batches."""
+    kept = fill("cuda:0")
+    torchdevice.activate(place="free", policy="portable")
+    assert str(torch.ones(2, device="cuda").device) == "cuda:1"
+    data = torch.utils.data.TensorDataset(torch.arange(8))
+    loader = torch.utils.data.DataLoader(data, 4, num_workers=2, multiprocessing_context="fork", timeout=60)
+    assert [batch.tolist() for (batch,) in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert kept.is_cuda
+
+
 @on("cuda:2", env={"LOCAL_RANK": "0"})
 def test_a_process_of_a_launcher_keeps_its_device() -> None:
     kept = fill("cuda:0")

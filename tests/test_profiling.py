@@ -59,15 +59,18 @@ class _Timer:
 
 def test_a_long_timeline_is_merged_and_loses_neither_time_nor_peak() -> None:
     timer: Any = _Timer()
-    timeline = _Timeline(timer, "cuda")
+    timeline = _Timeline(timer, "cuda", 1000.0)
     for number in range(1, 10_001):
         timeline.add(number * 0.01)
-    moments = timeline.moments
+    first, *moments = timeline.all()
+    assert (first.seconds, first.held, first.busy) == (1000.0, 0, 0.0)
     assert MOST_MOMENTS / 2 <= len(moments) < MOST_MOMENTS
     steps = {round(after.seconds - before.seconds, 6) for before, after in itertools.pairwise(moments)}
     assert len(steps) == 1
-    assert moments[-1].held == round(moments[-1].seconds * 100)
-    assert abs(sum(each.busy for each in moments) - moments[-1].seconds / 2) < 1e-6
-    (picture,) = pictures(Profile(timeline=tuple(moments)))
+    passed = moments[-1].seconds - first.seconds
+    assert moments[-1].held == round(passed * 100)
+    assert abs(sum(each.busy for each in moments) - passed / 2) < 1e-6
+    (picture,) = pictures(Profile(timeline=timeline.all()))
+    assert abs(picture.seconds - passed) < 1e-6
     assert picture.most == moments[-1].held
     assert {point.split(",")[1] for point in picture.work.split()} == {"120.0", "60.0"}

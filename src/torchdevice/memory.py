@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import itertools
 import logging
 import re
 import sys
@@ -304,17 +305,21 @@ def _share(device: Real, index: int) -> float:
     return 1.0 if ask is None else float(ask(index))
 
 
+_blocks = itertools.count()
+
+
 @contextmanager
 def _limited_cpu(device: Cpu, wanted: int) -> Iterator[None]:
-    before, name = cpu_tensors.most, "CUDA" if translator.active else "CPU"
-    if not cpu_tensors.limit(wanted, name):
+    name = "CUDA" if translator.active else "CPU"
+    owner = f"block {next(_blocks)}"
+    if not cpu_tensors.limit(owner, wanted, name):
         with _limited_process(device, wanted):
             yield
         return
     try:
         yield
     finally:
-        cpu_tensors.limit(before, name)
+        cpu_tensors.limit(owner, None, name)
 
 
 @contextmanager

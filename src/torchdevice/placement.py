@@ -6,8 +6,9 @@
     print(placement.candidates())
     model.to(placement.most_free())
 
-The choice becomes the current device of the process at the first use of the accelerator, so that `cuda`, `.cuda()` and
-all of torch.cuda agree on it. Requests with an index are not changed. docs/policy.md has the reasons.
+The choice becomes the current device of the thread that first uses the accelerator, and of threads that start later, so
+that `cuda`, `.cuda()` and all of torch.cuda agree on it. Requests with an index are not changed. docs/policy.md has the
+reasons.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import torch
 from torchdevice._torch.core import RealDevice, cuda_memory_by_nvml, when_initialized
 from torchdevice.policy.hosts import Host, this_host
 from torchdevice.reporting.profile import size
+from torchdevice.translate.engine import Replacement, apply, dress
 
 __all__ = ["Candidate", "candidates", "most_free"]
 
@@ -87,6 +89,7 @@ class Placement:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._ended = False
+        self._process = os.getpid()
         self._before = 0
         self.chosen: Candidate | None = None
 
@@ -95,13 +98,14 @@ class Placement:
         if self.host.count == 1 or LAUNCHED in os.environ:
             return lambda: None
         self._ended = False
-        start = threading.Thread.start
-        threading.Thread.start = self._starting_there(start)  # type: ignore[method-assign]
+        path, owner = "threading.Thread.start", threading.Thread
+        wrapper = dress(self._starting_there(owner.start), owner.start, path)
+        applied = apply([Replacement(path, owner, "start", wrapper)])
         when_initialized(self.host.type, self._choose)
 
         def undo() -> None:
             self._ended = True
-            threading.Thread.start = start  # type: ignore[method-assign]
+            applied.undo()
             if self.chosen is not None and torch.accelerator.current_device_index() == self.chosen.device.index:
                 torch.accelerator.set_device_index(self._before)
 
@@ -115,9 +119,8 @@ class Placement:
         torch.accelerator.set_device_index(self.chosen.device.index)
 
     def _starting_there(self, start: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(start)
         def begin(thread: threading.Thread) -> None:
-            if self.chosen is not None and not self._ended:
+            if self.chosen is not None and self._may_set():
                 own = vars(thread).get("run")
                 thread.run = functools.partial(self._run_there, thread, own)  # type: ignore[method-assign]
             start(thread)
@@ -128,6 +131,10 @@ class Placement:
         del thread.run  # otherwise the thread would refer to itself
         if own is not None:
             thread.run = own  # type: ignore[method-assign]
-        if self.chosen is not None and not self._ended:
+        if self.chosen is not None and self._may_set():
             torch.accelerator.set_device_index(self.chosen.device.index)
         thread.run()
+
+    def _may_set(self) -> bool:
+        """A forked child cannot use the device of its parent. Its threads run without it."""
+        return not self._ended and os.getpid() == self._process

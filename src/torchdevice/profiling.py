@@ -53,8 +53,8 @@ class Profiler:
         self._timer: ctypes.CDLL | None = None
         self._missing = ""
         self._traced = traced
+        self._began = 0.0
         self._lines = _Lines()
-        self._places = _Places()
         self._batches = _Batches()
         self._executors = dict(route.EXECUTORS)
         try:
@@ -71,11 +71,13 @@ class Profiler:
             counter = cpu_tensors.start_now()
             if isinstance(counter, Counted):
                 self._timer.td_observe_memory(*counter.functions())
-            self._timer.td_observe_lines(self._places.callback)
+            kinds = ((TORCH_FOLDER, _OURS), _INSTALLED, _STANDARD)
+            self._timer.td_observe_lines(*("\n".join(folders).encode() for folders in kinds))
+            self._began = time.time()
             if self._traced:
                 self._timer.td_observe_events(MOST_EVENTS)
             self._timer.td_observe()
-            self._lines.timeline = _Timeline(self._timer, target)
+            self._lines.timeline = _Timeline(self._timer, target, self._began)
         self._lines.start()
 
     def stop(self) -> None:
@@ -103,11 +105,11 @@ class Profiler:
                 operators[name, where] = Timed(calls, nanoseconds / 1e9)
                 if allocated:
                     operator_memory[name, where] = Memory(allocated, held)
-            for number, *figures in _rows(self._timer.td_observed_lines()):
-                line_memory[self._places.sites[int(number)]] = Memory(*map(int, figures))
+            for file, line, *figures in _rows(self._timer.td_observed_lines()):
+                line_memory[Site(file, int(line))] = Memory(*map(int, figures))
             for name, where, *figures in _rows(self._timer.td_observed_events()):
                 thread, start, nanoseconds = map(int, figures)
-                events.append(Event(name, where, os.getpid(), thread, start / 1e9, nanoseconds / 1e9))
+                events.append(Event(name, where, os.getpid(), thread, self._began + start / 1e9, nanoseconds / 1e9))
             half = self._timer.td_observed_half() / 1e9
         lines, batches = self._lines, self._batches
         return Profile(
@@ -120,7 +122,7 @@ class Profiler:
             batches.samples,
             operator_memory,
             line_memory,
-            tuple(lines.timeline.moments) if lines.timeline is not None else (),
+            lines.timeline.all() if lines.timeline is not None else (),
             tuple(events),
         )
 
@@ -128,6 +130,7 @@ class Profiler:
 def _typed(timer: ctypes.CDLL) -> ctypes.CDLL:
     timer.td_observe_push.argtypes = [ctypes.c_char_p]
     timer.td_observe_memory.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    timer.td_observe_lines.argtypes = [ctypes.c_char_p] * 3
     timer.td_observe_events.argtypes = [ctypes.c_int64]
     timer.td_observed_held.argtypes = [ctypes.c_char_p]
     for name in ("td_observed", "td_observed_lines", "td_observed_events"):
@@ -230,18 +233,23 @@ class _Lines(threading.Thread):
 class _Timeline:
     """Memory in use on the target and time in operators, in at most `MOST_MOMENTS` intervals of equal length."""
 
-    def __init__(self, timer: ctypes.CDLL, target: str) -> None:
+    def __init__(self, timer: ctypes.CDLL, target: str, began: float) -> None:
         self.moments: list[Moment] = []
+        self._began = began
         self._timer, self._target = timer, target.encode()
         self._busy = 0
         self._merged = 1  # samples per interval
         self._samples: list[Moment] = []
 
+    def all(self) -> tuple[Moment, ...]:
+        """The start, then the intervals."""
+        return (Moment(os.getpid(), self._began, 0, 0.0), *self.moments)
+
     def add(self, seconds: float) -> None:
-        """Take a sample."""
+        """Take a sample, this many seconds after the start."""
         busy = self._timer.td_observed_busy()
         held = self._timer.td_observed_held(self._target)
-        self._samples.append(Moment(os.getpid(), seconds, held, (busy - self._busy) / 1e9))
+        self._samples.append(Moment(os.getpid(), self._began + seconds, held, (busy - self._busy) / 1e9))
         self._busy = busy
         if len(self._samples) == self._merged:
             self.moments.append(_merge(self._samples))
@@ -255,29 +263,6 @@ class _Timeline:
 def _merge(moments: Sequence[Moment]) -> Moment:
     held, busy = max(each.held for each in moments), sum(each.busy for each in moments)
     return Moment(moments[-1].process, moments[-1].seconds, held, busy)
-
-
-class _Places:
-    """Numbers for lines of user code. C++ asks for the line that the calling thread runs."""
-
-    def __init__(self) -> None:
-        self.sites: list[Site] = [Site("", 0)]  # 0: no line
-        self._numbers: dict[Site, int] = {}
-        self.callback = ctypes.CFUNCTYPE(ctypes.c_int64)(self._number)
-
-    def _number(self) -> int:
-        """A thread of autograd runs no user code. Its work is that of the line which the main thread runs."""
-        line = _line(sys._getframe())
-        if line is None:
-            main = sys._current_frames().get(threading.main_thread().ident or 0)
-            line = _line(main) if main is not None else None
-        if line is None:
-            return 0
-        number = self._numbers.get(line.site)
-        if number is None:
-            self.sites.append(line.site)
-            number = self._numbers[line.site] = len(self.sites) - 1
-        return number
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,14 @@ def test_it_is_tried_once_and_the_error_is_torchs() -> None:
     assert x.repeat(60).numel() == 60 * MIB
 
 
+@on("")
+def test_a_call_with_keywords_only_is_tried_twice_and_raises_torchs_error() -> None:
+    torchdevice.activate(target="cpu", on_oom="cpu")
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.zeros(size=(1 << 50,), device="cuda")
+    assert [(place.api, place.calls) for place in rows("cpu")] == [("torch.zeros", 1)]
+
+
 @on("cuda")
 def test_half_of_an_operator_in_place_is_not_done_twice() -> None:
     """The conversion of the second addend finds no memory, when the first is added already."""

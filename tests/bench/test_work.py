@@ -66,13 +66,13 @@ def operators(work: Callable[[], object]) -> int:
 def too_much(name: str, measured: float) -> str:
     """Empty if `measured` is within the tolerance of the baseline."""
     recorded = json.loads(BASELINE.read_text(encoding="utf-8"))
-    if recorded["versions"] != versions():
-        return ""
     allowed = recorded["work"][name] * TOLERATED
     return f"{name}: {measured:.3f} instead of at most {allowed:.3f}" if measured > allowed else ""
 
 
 def check(name: str, measured: float) -> None:
+    if json.loads(BASELINE.read_text(encoding="utf-8"))["versions"] != versions():
+        return  # the ratios differ between versions of Python; the measurement itself must work
     complaint = too_much(name, measured)
     assert not complaint, f"{complaint}. If that is intended, change {BASELINE.name}"
 
@@ -118,6 +118,5 @@ def test_fallbacks() -> None:
 @pytest.mark.parametrize("name", json.loads(BASELINE.read_text(encoding="utf-8"))["work"])
 def test_more_work_is_found(name: str) -> None:
     recorded = json.loads(BASELINE.read_text(encoding="utf-8"))
-    if recorded["versions"] == versions():
-        assert not too_much(name, recorded["work"][name])
-        assert too_much(name, recorded["work"][name] * 1.2)
+    assert not too_much(name, recorded["work"][name])
+    assert too_much(name, recorded["work"][name] * 1.2)

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -582,3 +583,40 @@ def test_a_program_with_all_suggested_lines_runs_in_plain_torch(tmp_path: Path) 
     plain = python("program.py", cwd=tmp_path)
     assert plain.returncode == 0, plain.stderr
     assert plain.stdout == done.stdout
+
+
+INTERRUPTED = """
+import os, signal, threading, torch
+x = torch.ones(1200, 1200)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+for _ in range(400):
+    x @ x
+print("not interrupted")
+"""
+
+
+def test_an_interrupt_in_an_operator_ends_a_profiled_program(tmp_path: Path) -> None:
+    """The line of an operator is read when it ends. No Python code runs there, which would swallow the exception."""
+    write(tmp_path, {"interrupted.py": INTERRUPTED})
+    done = torchdevice("run", "-q", "--profile", "interrupted.py", cwd=tmp_path)
+    assert "KeyboardInterrupt" in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "")
+
+
+FORKED = """
+import gc, os, torch
+x = torch.ones(100, device="cuda")
+child = os.fork()
+if child == 0:
+    gc.collect()
+    y = [x + 1 for _ in range(100)]
+    os._exit(len(y) != 100)
+raise SystemExit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_operators_of_a_forked_child_of_a_profiled_program(tmp_path: Path) -> None:
+    write(tmp_path, {"forked.py": FORKED})
+    done = torchdevice("run", "-q", "--target", "cpu", "--profile", "forked.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

@@ -93,8 +93,8 @@ EVERYTHING = Counts(
         samples=24,
         operator_memory={("aten::mm", "mps"): Memory(2_000_000, 5_000_000)},
         line_memory={Site("train.py", 4): Memory(3_000_000, 5_000_000, 40_000), Site("train.py", 7): Memory(10)},
-        timeline=(Moment(1, 0.5, 5_000_000, 0.25), Moment(1, 1.0, 2_500_000, 0.5)),
-        events=(Event("aten::mm", "mps", 1, 0, 0.25, 0.125),),
+        timeline=(Moment(1, 9.0, 0, 0.0), Moment(1, 9.5, 5_000_000, 0.25), Moment(1, 10.0, 2_500_000, 0.5)),
+        events=(Event("aten::mm", "mps", 1, 0, 9.25, 0.125),),
     ),
 )
 
@@ -128,7 +128,7 @@ def test_everything_travels_and_is_told(tmp_path: Path) -> None:
     assert data["profile"]["lines"][0] == {"file": "train.py", "line": 4, **times}
     memory = {"allocated": 3_000_000, "held": 5_000_000, "copied": 40_000}
     assert data["profile"]["memory"][0] == {"file": "train.py", "line": 4, **memory}
-    assert data["profile"]["timeline"][1] == {"process": 1, "seconds": 1.0, "held": 2_500_000, "busy": 0.5}
+    assert data["profile"]["timeline"][2] == {"process": 1, "seconds": 10.0, "held": 2_500_000, "busy": 0.5}
     (call,) = [each for each in json.loads(trace.render(report, CONTEXT))["traceEvents"] if each["ph"] == "X"]
     assert (call["name"], call["ts"], call["dur"], call["pid"], call["tid"]) == ("aten::mm", 250_000, 125_000, 1, 0)
     page = html_report.render(report, CONTEXT)

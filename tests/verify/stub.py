@@ -42,6 +42,8 @@ def main(scenario: str, log: str, part: str) -> None:
         say(check=name, status="agrees", detail="", figures={})
         if name == "second" and scenario == "unusable":
             return
+        if name == "second" and scenario == "late hang":
+            time.sleep(600)
         if name == "second" and scenario == "late crash":
             os.kill(os.getpid(), 9)
         if name == "third" and scenario == "slow":

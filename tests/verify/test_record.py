@@ -56,6 +56,8 @@ def with_figures(figures: dict[str, Any]) -> dict[str, Any]:
         (with_figures({"disagreements": 3}), "findings[0].figures.disagreements is not a list"),
         (with_figures({"disagreements": [{}]}), "findings[0].figures.disagreements.operator is missing"),
         (spoiled(stages=[3]), "stages[0] is not an object"),
+        (spoiled(stages={}), "stages is missing or has a wrong type"),
+        (spoiled(findings=3), "findings is missing or has a wrong type"),
         (spoiled(more=1), "the file: unknown fields: more"),
         (spoiled(date=None), "date is missing or has a wrong type"),
     ],

@@ -248,7 +248,7 @@ def _usage(parser: Parser) -> str:
 def _paragraph(text: str) -> str:
     """A description, in which lines that are indented are a list."""
     lines = [
-        line if not line.startswith("  ") else "- " + re.sub(r"^(\S+)\s+", r"`\1`: ", line.strip())
+        line if not line.startswith("  ") else "- " + re.sub(r"^(.+?)\s{2,}|^(\S+)\s", r"`\1\2`: ", line.strip())
         for line in text.splitlines()
     ]
     first_item = next((number for number, line in enumerate(lines) if line.startswith("- ")), None)

@@ -74,7 +74,7 @@ OPERATIONS = (
          f"{RELIEF}::test_an_operator_may_use_memory_of_the_host_for_what_is_not_its_result"),
         "Memory is freed and the call tried once more; `--on-oom cpu` then uses the CPU. Virtual devices and a CPU "
         "with a limit do so for every operator. On a real accelerator only factories and moves do: nothing surrounds "
-        "other operators (docs/memory.md). It was not tried on one."),
+        "other operators (docs/memory.md). It has not been tried on a real accelerator."),
     Row("B19", "Neural Network Operations", "Modules of `torch.nn` behave the same on every device.", MET,
         (SEMANTICS, "tests/catalog/test_data.py::test_shares_against_plain_torch")),
     Row("B20", "Neural Network Operations", "Device-specific optimizations are used or accepted.", MET,

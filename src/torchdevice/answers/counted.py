@@ -209,7 +209,7 @@ class CpuTensors:
     A counter supplies all three if its library is built. It is built for a limit, or once queries have taken 2 seconds
     in total. Until then each query searches the heap, and the operating system supplies the peak of the process.
 
-    `most`: the limit in bytes, or None.
+    Several owners may set a limit: the program by a fraction, and blocks. The smallest counts.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class CpuTensors:
         self._walked = 0.0
         self._peak: Peak = process_memory
         self._relief: Callable[[int], bool] | None = None
-        self.most: int | None = None
+        self._limits: dict[str, int] = {}
 
     def count_by(self, start: Callable[[bool], Counter | None]) -> None:
         """Sets the function that starts counting, once. Its argument says whether it may build the library."""
@@ -248,17 +248,27 @@ class CpuTensors:
         """How many tensors were beyond the limit."""
         return self._counter.refused() if self._counter is not None else 0
 
-    def limit(self, most: int | None, name: str) -> bool:
+    @property
+    def most(self) -> int | None:
+        """The limit in bytes, or None."""
+        return min(self._limits.values(), default=None)
+
+    def limit(self, owner: str, most: int | None, name: str) -> bool:
         """Refuse tensors beyond `most` bytes in all. Returns False if this is impossible: the library cannot be built.
 
-        `name`: the device in the error, such as `CUDA` for a program that uses torch.cuda.
+        `owner`: who sets it; None removes only the limit of that owner. `name`: the device in the error, such as `CUDA`
+        for a program that uses torch.cuda.
         """
         if most is not None and self._start is not None:
             self._start_counting(needed=True)
-        if self._counter is not None:
-            self._counter.set_limit(most, name)
-            self.most = most
-        return most is None or self._counter is not None
+        if self._counter is None:
+            return most is None
+        if most is None:
+            self._limits.pop(owner, None)
+        else:
+            self._limits[owner] = most
+        self._counter.set_limit(self.most, name)
+        return True
 
     def start_now(self) -> Counter | None:
         """Starts counting, and builds the library if it is missing. None if that is not possible."""

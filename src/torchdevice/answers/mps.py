@@ -69,7 +69,7 @@ def mps_functions(device: Device, stream: type) -> Table:
         "_mps_get_core_count": lambda: device.describe(0).cores,
         "_mps_deviceSynchronize": lambda: device.synchronize(),
         "_mps_emptyCache": lambda: device.empty_cache(),
-        "_mps_setMemoryFraction": lambda fraction: device.set_fraction(fraction, 0),
+        "_mps_setMemoryFraction": lambda fraction: device.set_fraction(fraction or 1.0, 0),  # 0: no limit
         "_mps_currentAllocatedMemory": lambda: device.allocated(device.current()),
         "_mps_driverAllocatedMemory": lambda: device.reserved(device.current()),
         "_mps_recommendedMaxMemory": lambda: device.describe(device.current()).total_memory,

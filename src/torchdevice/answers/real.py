@@ -135,18 +135,18 @@ class Cpu(Real):
         """
         share = min(self._fraction)
         most = int(share * self.describe(0).total_memory) if share < 1 else None
-        if not cpu_tensors.limit(most, "CUDA") and not self._told:
+        if not cpu_tensors.limit("fraction", most, "CUDA") and not self._told:
             self._told = True
             warn(
                 explain_error(
-                    f"torch.cuda.set_per_process_memory_fraction({share}) was called",
+                    f"set_per_process_memory_fraction({share}) was called",
                     "the target is the CPU, and the library that counts its tensors cannot be built, so the limit is "
                     "not enforced",
                     "install a C++ compiler",
                 ),
                 stacklevel=2,
             )
-        return lambda: cpu_tensors.limit(None, "CUDA")
+        return lambda: cpu_tensors.limit("fraction", None, "CUDA")
 
     def free_and_total(self, index: int) -> tuple[int, int]:
         memory = system().virtual_memory()

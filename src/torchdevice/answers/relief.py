@@ -44,6 +44,15 @@ class _Collections:
         self._lock = threading.Lock()
         renew_after_fork(self, "_lock")
 
+    def collect_here(self) -> None:
+        """Collect garbage in this thread, which is in no operator, after other threads have done so."""
+        held = self._lock.acquire(timeout=MOST_SECONDS)
+        try:
+            gc.collect()
+        finally:
+            if held:
+                self._lock.release()
+
     def collect(self) -> bool:
         """Collect garbage in another thread. Returns False if this is not possible.
 
@@ -82,7 +91,7 @@ class Relief:
     def free(self, api: str) -> None:
         """Free memory before a call is tried again."""
         self._note(api, TRIED_AGAIN)
-        gc.collect()
+        _collections.collect_here()
         self._target.empty_cache()
 
     def note_on_cpu(self, api: str) -> None:

@@ -57,7 +57,7 @@ def parser() -> Parser:
         "--policy",
         choices=(AUTO, *POLICIES),
         metavar="NAME",
-        help="redirect by: accelerate, portable, auto (default: reads the program)",
+        help="what is redirected: accelerate, portable, auto (default: auto)",
     )
     devices = parser.add_mutually_exclusive_group()
     devices.add_argument(

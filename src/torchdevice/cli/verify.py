@@ -37,12 +37,15 @@ def parser() -> Parser:
 def main(words: Sequence[str]) -> int:
     """Run, print the summary and write both files. The exit status is 1 if there is a disagreement."""
     options = parser().parse_args(words)
+    if options.output is not None and options.output.suffix == ".html":
+        parser().error("--output names the JSON file; the page is written beside it")
     try:
         machine = runner.describe_machine(options.virtual)
         if machine["device"] == "cpu":
             raise TorchDeviceError(_nothing_to_check(machine["torch"]))
         path = options.output or Path(f"torchdevice-verify-{machine['device']}-{machine['torch']}.json")
         begun = record.resume(path, machine, options.minutes)
+        _write_first(path, begun)
         found = _run(begun, path)
     except ConfigError as error:
         parser().error(str(error).replace("\n", " "))
@@ -54,6 +57,16 @@ def main(words: Sequence[str]) -> int:
     print()
     print(printable(f"written to {path} and {html}: attach both to an issue. They contain no names and no paths."))
     return 1 if found.disagreements() else 0
+
+
+def _write_first(path: Path, begun: Record) -> None:
+    """Before minutes are spent on a file that cannot be written."""
+    try:
+        record.write(path, begun)
+    except OSError as error:
+        raise TorchDeviceError(
+            explain_error(f"the file {path} was requested", f"{error.strerror}", "name another one with --output")
+        ) from error
 
 
 def _nothing_to_check(torch: str) -> str:

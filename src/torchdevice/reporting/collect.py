@@ -61,10 +61,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An interval of a run.
+    """An interval of a run. The first one of a process has no length: it is the start.
 
     - `process`: the number of the process.
-    - `seconds`: when the interval ended, since the profile started.
+    - `seconds`: when the interval ended, in seconds since 1970.
     - `held`: the most bytes in use on the target; -1 if that is unknown.
     - `busy`: seconds in operators, in this interval, of all threads together.
     """
@@ -81,7 +81,7 @@ class Event:
 
     - `operator`: its name, such as `aten::mm`; `device`: the device type of its tensors.
     - `process`, `thread`: the numbers of the process and of the thread in it.
-    - `start`: when it started, in seconds since the trace started; `seconds`: how long it took.
+    - `start`: when it started, in seconds since 1970; `seconds`: how long it took.
     """
 
     operator: str

@@ -11,6 +11,8 @@ DEFAULT = "torch.set_default_device(device)"
 _TYPE = r"(?:cuda|mps|xpu|hpu|npu|mlu|musa|mtia)"
 _QUOTED = rf"(?:(['\"]){_TYPE}(?::[^'\"]*)?\1)"
 
+_NAMED = rf"(?:(?P<quote>['\"]){_TYPE}(?::[^'\"]*)?(?P=quote))"
+
 # Names of torch.cuda (torch.xpu, torch.mps) with an equivalent in torch.accelerator. Most of the equivalents raise an
 # error on a host without an accelerator. So a rewrite calls an action only if there is an accelerator, and a query has
 # a separate value for the CPU.
@@ -76,8 +78,8 @@ _ROWS: tuple[tuple[str, str], ...] = (
 REWRITES = tuple((re.compile(pattern), replacement) for pattern, replacement in _ROWS)
 # Lines that store the name of a device for a later request, in a variable or as the default of an option.
 _STORED: tuple[tuple[str, str], ...] = (
-    (rf"^([\w.]+\s*=)\s*{_QUOTED.replace('1', '2')}(?=\s*(?:#|$))", rf"\1 {HERE}"),
-    (rf"(add_argument\(.*\bdefault\s*=\s*){_QUOTED.replace('1', '2')}", r"\1device.type"),
+    (rf"^(?P<left>[\w.]*(?i:device)\s*=)\s*{_NAMED}(?=\s*(?:#|$))", rf"\g<left> {HERE}"),
+    (rf"(?P<left>add_argument\(.*\bdefault\s*=\s*){_NAMED}", r"\g<left>device.type"),
 )
 STORED = tuple((re.compile(pattern), replacement) for pattern, replacement in _STORED)
 

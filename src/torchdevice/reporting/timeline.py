@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,15 +31,13 @@ def pictures(profile: Profile) -> list[Picture]:
 
 
 def _picture(moments: Sequence[Moment]) -> Picture:
-    whole = moments[-1].seconds or 1.0
+    begin = moments[0].seconds
+    whole = moments[-1].seconds - begin or 1.0
     most = max(moment.held for moment in moments)
-    starts = [0.0, *(moment.seconds for moment in moments)]
-    shares = [
-        min(1.0, moment.busy / (moment.seconds - start)) if moment.seconds > start else 0.0
-        for moment, start in zip(moments, starts, strict=False)
-    ]
-    memory = [moment.held / most if most > 0 else 0.0 for moment in moments]
-    ends = [moment.seconds / whole for moment in moments]
+    pairs = itertools.pairwise(moments)
+    shares = [min(1.0, end.busy / (end.seconds - start.seconds or 1.0)) for start, end in pairs]
+    memory = [max(0, moment.held) / (most or 1) for moment in moments[1:]]
+    ends = [(moment.seconds - begin) / whole for moment in moments[1:]]
     return Picture(moments[-1].process, whole, max(most, 0), _area(ends, memory), _area(ends, shares))
 
 

@@ -19,6 +19,9 @@ def render(report: Report, context: Context) -> str:
 
 
 def _events(profile: Profile) -> Iterator[dict[str, Any]]:
+    begin = min(
+        [event.start for event in profile.events] + [moment.seconds for moment in profile.timeline], default=0.0
+    )
     for process, thread in sorted({(event.process, event.thread) for event in profile.events}):
         name = f"operators, thread {thread}"
         yield {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": name}}
@@ -29,12 +32,12 @@ def _events(profile: Profile) -> Iterator[dict[str, Any]]:
             "cat": event.device,
             "pid": event.process,
             "tid": event.thread,
-            "ts": event.start * _MICROSECONDS,
+            "ts": (event.start - begin) * _MICROSECONDS,
             "dur": event.seconds * _MICROSECONDS,
             "args": {"device": event.device},
         }
     for moment in profile.timeline:
         if moment.held >= 0:
-            when = moment.seconds * _MICROSECONDS
+            when = (moment.seconds - begin) * _MICROSECONDS
             held = {"bytes": moment.held}
             yield {"ph": "C", "name": "memory in use", "pid": moment.process, "ts": when, "args": held}

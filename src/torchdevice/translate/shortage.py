@@ -20,7 +20,8 @@ def tried_again(
     relief = translator.situation.relief
     if relief is not None and translator.in_force and not vars(error).get(_TRIED) and relief.applies(error):
         relief.free(path)
-        for attempt in (original, _converted_on_cpu(relief, original, path)):
+        attempts = [original, _converted_on_cpu(relief, original, path)]
+        for attempt in attempts if relief.on_cpu and _converts(path, args, kwargs) else attempts[:1]:
             try:
                 return attempt(*args, **kwargs)
             except RuntimeError as again:
@@ -36,18 +37,21 @@ def tried_again(
     raise failure from error
 
 
-def _converted_on_cpu(relief: Relief, original: Any, path: str) -> Any:
-    """A move of a tensor from the host: converted there, then copied.
+def _converts(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call moves a tensor from the host and changes its dtype.
 
-    A copy that does not block converts on the device, which needs memory for both dtypes. Every other wrapped call
+    Such a move that does not block converts on the device, which needs memory for both dtypes. Every other wrapped call
     needs no memory beyond its result, and a result must be on the device that the program expects.
     """
+    if path != "torch.Tensor.to" or not args or not isinstance(args[0], RealTensor) or not args[0].is_cpu:
+        return False
+    device, dtype, _, _ = parse_to(*args[1:], **kwargs)
+    return device is not None and dtype not in (None, args[0].dtype)
 
+
+def _converted_on_cpu(relief: Relief, original: Any, path: str) -> Any:
     def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_move = path == "torch.Tensor.to" and relief.on_cpu and isinstance(self, RealTensor) and self.is_cpu
-        device, dtype, _, memory_format = parse_to(*args, **kwargs) if is_move else (None,) * 4
-        if device is None or dtype in (None, self.dtype):
-            return original(self, *args, **kwargs)
+        device, dtype, _, memory_format = parse_to(*args, **kwargs)
         moved = original(original(self, RealDevice("cpu"), dtype), device, memory_format=memory_format)
         relief.note_on_cpu(path)
         return moved

@@ -120,7 +120,8 @@ def problems(data: Any) -> Iterator[str]:
     if isinstance(data.get("machine"), dict):
         yield from _fields("machine.", data["machine"], MACHINE)
     for name, fields in (("stages", _STAGE), ("findings", _FINDING)):
-        for number, row in enumerate(data.get(name) or ()):
+        rows = data.get(name)
+        for number, row in enumerate(rows if isinstance(rows, list) else ()):
             where = f"{name}[{number}]"
             if not isinstance(row, dict):
                 yield f"{where} is not an object"

@@ -5,6 +5,7 @@ Every finding is stored at once, so an interrupted run goes on where it was inte
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -23,9 +24,10 @@ from torchdevice.verify.record import Record, Stage
 from torchdevice.verify.worker import MACHINE, START
 
 WORKER = (sys.executable, "-W", "ignore", "-m", "torchdevice.verify.worker")
+EXIT_SECONDS = 30.0  # a process with a broken device needs time to exit
 START_SECONDS = 300.0  # `import torch`, the first use of a device, and torch's operator database
 # Would change what a device does by itself.
-_REMOVED = ("PYTORCH_ENABLE_MPS_FALLBACK", "CUDA_LAUNCH_BLOCKING")
+_REMOVED = ("TORCH_ALLOW_REDIRECTS", "PYTORCH_ENABLE_MPS_FALLBACK", "CUDA_LAUNCH_BLOCKING")
 _KEPT = ("TORCHDEVICE_CACHE",)
 
 Told = Callable[[Finding], None]
@@ -45,15 +47,16 @@ class Child:
             text=True,
         )
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(list(done)))
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # the process has ended already, which `line` reports
+            self._process.stdin.write(json.dumps(list(done)))
+            self._process.stdin.close()
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith("{"):
+            if line.startswith("{") and line.endswith("}\n"):  # else the process ended while it wrote
                 self._lines.put(json.loads(line))
         self._lines.put(None)
 
@@ -65,19 +68,26 @@ class Child:
             raise TimeoutError from error
 
     def end(self) -> str:
-        """Kill the process if it runs. Returns how it ended: "" if by itself and without an error."""
-        if self._process.poll() is None:
-            try:
-                self._process.wait(0.5)  # it has closed its output and is about to exit
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        code = self._process.wait()
+        """Wait for the end of a process that has closed its output. Returns how it ended: "" if without an error.
+
+        A process that does not exit is killed. Then its checks have ended, so this is not an error of a check.
+        """
+        try:
+            code = self._process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return ""
         if not code:
             return ""
         self._words.seek(0)
         said = [line for line in self._words.read().strip().splitlines() if line.strip()]
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         return in_one_line(f"{how}: {said[-1]}" if said else how)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
 
 
 def _environment() -> dict[str, str]:
@@ -91,13 +101,14 @@ def describe_machine(virtual: str, command: Sequence[str] = WORKER) -> dict[str,
     child = Child([*command, MACHINE, PLAIN, virtual], ())
     try:
         line = child.line(START_SECONDS)
+        ended = child.end()
     except TimeoutError:
-        line = None
-    ended = child.end()
+        line, ended = None, "it hangs"
+        child.kill()
     if line is None or MACHINE not in line:
         asked = f"a device of {virtual!r} was requested" if virtual else "the accelerator of this machine was requested"
         hint = "torchdevice doctor names what is missing"
-        raise TorchDeviceError(explain_error(asked, f"a process that uses it failed: {ended or 'it hangs'}", hint))
+        raise TorchDeviceError(explain_error(asked, f"a process that uses it failed: {ended or 'exit status 0'}", hint))
     machine: dict[str, Any] = line[MACHINE]
     return machine
 
@@ -114,7 +125,8 @@ def explore(
         try:
             while True:
                 left = until - time.monotonic()
-                line = child.line(min(left, part.seconds if current else START_SECONDS))
+                limit = part.seconds if last else START_SECONDS
+                line = child.line(min(left, limit))
                 if line is None:
                     break
                 if "checks" in line:
@@ -137,9 +149,11 @@ def explore(
         except TimeoutError:
             if time.monotonic() >= until:
                 return  # the check that was interrupted runs again in the next run
-            told = Finding(part.name, way, current or START, HUNG, f"did not end in {part.seconds:.0f} s")
+            how = f"did not end in {limit:.0f} s"
+            how = how if current or not last else f"after its end: {how}"
+            told = Finding(part.name, way, current or last or START, HUNG, how)
         finally:
-            child.end()
+            child.kill()
         done.add(told.check)
         yield told
         if told.check == START:

@@ -34,7 +34,7 @@ class Counted:
         library.tdc_reset_highest()
         self._library = library
         self._names: dict[str, bytes] = {}  # kept alive: C++ keeps their addresses
-        self._relief: object = None
+        self._reliefs: list[object] = []
 
     def functions(self) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
         """The addresses of two functions: the bytes that the calling thread has allocated so far, and those in use."""
@@ -65,7 +65,7 @@ class Counted:
         """Set the function that is asked to free memory before a request of that many bytes is refused."""
         callback = None if relief is None else _RELIEF(relief)
         self._library.tdc_set_relief(callback)
-        self._relief = callback  # kept alive, and the one before until C++ no longer has it
+        self._reliefs.append(callback)  # kept alive: a thread may wait in one that was replaced
 
 
 def start(build_it: bool) -> Counted | None:

@@ -102,7 +102,7 @@ class Library:
     def __init__(self, dll: ctypes.CDLL) -> None:
         self.dll = dll
         self._observers: list[object] = []
-        self._relief: object = None
+        self._reliefs: list[object] = []
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self.dll, name)
             function.restype = _INT if result is None else result
@@ -192,7 +192,7 @@ class Library:
         """Set the function that full devices ask: see `ReliefAnswer` in device.h."""
         callback = None if relief is None else ctypes.CFUNCTYPE(_INT, _INT, _I64, _INT)(relief)
         self.call("set_relief", ctypes.cast(callback, ctypes.c_void_p) if callback is not None else None)
-        self._relief = callback  # kept alive, and the one before until C++ no longer has it
+        self._reliefs.append(callback)  # kept alive: a thread may wait in one that was replaced
 
     def capture_begin(self, pool: tuple[int, int]) -> int:
         graph = ctypes.c_int64()

@@ -6,8 +6,9 @@
 // piece, for the enclosing operator.
 //
 // Memory is read before and after each operator: from the device's allocator, or on the CPU from the counter of CPU
-// memory. Memory that `aten::empty` allocates for another operator is counted for that one. Lines of user code are known
-// to Python, which is asked after each outermost operator that allocated memory or copied between devices.
+// memory. Memory that `aten::empty` allocates for another operator is counted for that one. The line of user code is read
+// after each outermost operator that allocated memory or copied between devices, from the frames of Python. No Python
+// code runs for it: a pending KeyboardInterrupt would be raised in that code and lost.
 #include <ATen/record_function.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceType.h>
@@ -19,6 +20,7 @@
 #include <chrono>
 #include <cstdint>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <exception>
 #include <map>
 #include <memory>
@@ -60,7 +62,7 @@ struct Table {
   std::mutex mutex;
   std::map<std::string, Figure, std::less<>> figures[static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)];
   std::map<std::pair<std::string, std::string>, Figure> elsewhere;  // operator, label
-  std::map<int64_t, Figure> lines;                                  // by the number that Python gave
+  std::map<std::pair<std::string, int>, Figure> lines;              // file, line
   std::vector<Event> events;
 };
 
@@ -108,21 +110,25 @@ std::atomic<int64_t> events_left{0};
 int64_t events_since = 0;
 int64_t (*cpu_allocated)() = nullptr;  // by the calling thread
 int64_t (*cpu_held)() = nullptr;
-int64_t (*line_number)() = nullptr;  // of the line of user code that the calling thread runs; 0: none
 thread_local Running* innermost = nullptr;
 thread_local std::vector<std::unique_ptr<Running>> pushed;
 
 // The allocators of accelerators that have statistics, by device type.
 c10::DeviceAllocator* allocator_of(c10::DeviceType type) {
-  static std::array<std::atomic<c10::DeviceAllocator*>, static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)> known{};
-  auto& found = known[static_cast<int>(type)];
-  if (found == nullptr && c10::impl::hasDeviceGuardImpl(type)) {
+  struct Known {
+    std::atomic<bool> looked{false};
+    std::atomic<c10::DeviceAllocator*> found{nullptr};
+  };
+  static std::array<Known, static_cast<int>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)> all;
+  Known& known = all[static_cast<int>(type)];
+  if (!known.looked) {
     try {
-      found = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
+      if (c10::impl::hasDeviceGuardImpl(type)) known.found = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
     } catch (const c10::Error&) {  // no allocator is registered
     }
+    known.looked = true;
   }
-  return found;
+  return known.found;
 }
 
 Memory memory_of(c10::Device device) {
@@ -131,9 +137,14 @@ Memory memory_of(c10::Device device) {
   }
   auto* allocator = allocator_of(device.type());
   if (allocator == nullptr || !allocator->initialized()) return {};
-  const auto index = device.has_index() ? device.index() : c10::impl::getDeviceGuardImpl(device.type())->getDevice().index();
-  const auto& bytes = allocator->getDeviceStats(index).allocated_bytes[0];
-  return {bytes.allocated, bytes.current};
+  try {
+    const auto* guard = c10::impl::getDeviceGuardImpl(device.type());
+    const auto index = device.has_index() ? device.index() : guard->getDevice().index();
+    const auto& bytes = allocator->getDeviceStats(index).allocated_bytes[0];
+    return {bytes.allocated, bytes.current};
+  } catch (const c10::Error&) {  // the device is lost, or a forked child may not use it
+    return {};
+  }
 }
 
 // CUDA has a switch for synchronous launches. On other accelerators an operator is complete after this.
@@ -176,20 +187,20 @@ c10::Device device_of(const at::RecordFunction& function, bool& is_half) {
 }
 
 void enter(Running& running) {
+  running.before = memory_of(running.device);
   running.around = innermost;
   innermost = &running;
-  running.before = memory_of(running.device);
   running.started = now();
 }
 
 // The operator's own figures. Its total is subtracted from that of the enclosing operator.
 Figure leave(Running& running) {
-  wait_for(running.device);
+  Running* around = running.around;
+  innermost = around;
+  if (!makes_room(running.name)) wait_for(running.device);
   const int64_t whole = running.whole = now() - running.started;
   const Memory after = memory_of(running.device);
   const int64_t allocated = after.allocated - running.before.allocated;
-  Running* around = running.around;
-  innermost = around;
   if (around == nullptr) {
     busy_nanoseconds += whole;
   } else {
@@ -202,10 +213,118 @@ Figure leave(Running& running) {
   return {1, whole - running.nested, own, after.held};
 }
 
-// Threads of torch without a Python thread state may not wait for the interpreter.
-bool may_ask_python() {
-  static auto* state = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"));
-  return line_number != nullptr && state != nullptr && state() != nullptr && std::uncaught_exceptions() == 0;
+// Python's functions by name, because its headers may not be installed. Objects are untyped.
+struct Python {
+  template <class F>
+  static void find(F& function, const char* name) { function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name)); }
+  void* (*state)();
+  int (*ensure)();
+  void (*release)(int);
+  void* (*error)();
+  void (*clear)();
+  void* (*frame)();                           // of this thread, borrowed
+  void* (*frame_of)(void*);                   // of a thread state; the others return new references, too
+  void* (*back)(void*);
+  void* (*code)(void*);
+  int (*line)(void*);
+  void* (*attribute)(void*, const char*);
+  void* (*item)(void*, const char*);          // of a dict, borrowed
+  const char* (*text)(void*);
+  void (*keep)(void*);
+  void (*drop)(void*);
+  bool complete;
+
+  Python() {
+    find(state, "PyGILState_GetThisThreadState");
+    find(ensure, "PyGILState_Ensure");
+    find(release, "PyGILState_Release");
+    find(error, "PyErr_Occurred");
+    find(clear, "PyErr_Clear");
+    find(frame, "PyEval_GetFrame");
+    find(frame_of, "PyThreadState_GetFrame");
+    find(back, "PyFrame_GetBack");
+    find(code, "PyFrame_GetCode");
+    find(line, "PyFrame_GetLineNumber");
+    find(attribute, "PyObject_GetAttrString");
+    find(item, "PyDict_GetItemString");
+    find(text, "PyUnicode_AsUTF8");
+    find(keep, "Py_IncRef");
+    find(drop, "Py_DecRef");
+    complete = state && ensure && release && error && clear && frame && frame_of && back && code && line && attribute &&
+               item && text && keep && drop;
+  }
+};
+
+const Python& python() {
+  static const Python found;
+  return found;
+}
+
+// What a file is, by the folders that the caller gave: torch and TorchDevice, installed packages, the standard library.
+enum class Role { kUser, kLibrary, kInner };
+std::vector<std::string> inner_folders, library_folders, standard_folders;
+void* main_thread = nullptr;
+
+bool is_below(const std::string& file, const std::vector<std::string>& folders) {
+  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) { return file.starts_with(folder); });
+}
+
+// The name of code that is not in a file begins with "<". Only that of the program itself is user code.
+bool is_main(void* frame) {
+  void* globals = python().attribute(frame, "f_globals");
+  void* name = globals != nullptr ? python().item(globals, "__name__") : nullptr;
+  const char* text = name != nullptr ? python().text(name) : nullptr;
+  const bool found = text != nullptr && std::string_view(text) == "__main__";
+  if (globals != nullptr) python().drop(globals);
+  return found;
+}
+
+Role role_of(void* frame, const std::string& file) {
+  if (file.starts_with("<")) return is_main(frame) ? Role::kUser : Role::kInner;
+  if (is_below(file, inner_folders)) return Role::kInner;
+  if (is_below(file, library_folders)) return Role::kLibrary;
+  return is_below(file, standard_folders) ? Role::kInner : Role::kUser;
+}
+
+using Line = std::pair<std::string, int>;
+
+// The nearest line of user code; without one, the nearest of an installed package. Takes the reference.
+Line line_of(void* frame) {
+  Line library;
+  while (frame != nullptr) {
+    void* code = python().code(frame);
+    void* name = python().attribute(code, "co_filename");
+    const char* text = name != nullptr ? python().text(name) : nullptr;
+    const Line here{text != nullptr ? text : "", python().line(frame)};
+    const Role role = text != nullptr ? role_of(frame, here.first) : Role::kInner;
+    if (name != nullptr) python().drop(name);
+    python().drop(code);
+    void* caller = role == Role::kUser ? nullptr : python().back(frame);
+    python().drop(frame);
+    if (role == Role::kUser) return here;
+    if (role == Role::kLibrary && library.first.empty()) library = here;
+    frame = caller;
+  }
+  return library;
+}
+
+// The line of user code that runs; empty: not known. A thread of autograd runs no user code: its work is that of the line
+// which the main thread runs. Threads without a Python state may not wait for the interpreter.
+Line current_line() {
+  if (!python().complete || main_thread == nullptr || python().state() == nullptr || std::uncaught_exceptions() != 0) return {};
+  const int lock = python().ensure();
+  Line found;
+  if (python().error() == nullptr) {
+    void* frame = python().frame();
+    if (frame != nullptr) {
+      python().keep(frame);
+      found = line_of(frame);
+    }
+    if (found.first.empty()) found = line_of(python().frame_of(main_thread));
+    python().clear();
+  }
+  python().release(lock);
+  return found;
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
@@ -230,8 +349,8 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   Figure own = leave(*running);
   if (running->is_half) half_nanoseconds += own.nanoseconds;
   const Figure outer{0, 0, own.allocated + running->allocated_nested, own.held, running->copied};
-  const bool asks = running->around == nullptr && (outer.allocated != 0 || outer.copied != 0) && may_ask_python();
-  const int64_t line = asks ? line_number() : 0;
+  const bool asks = running->around == nullptr && (outer.allocated != 0 || outer.copied != 0);
+  const Line line = asks ? current_line() : Line{};
   if (running->ran_elsewhere) own.calls = 0;  // the rest is the time of the copies
   Table& table = own_table();
   std::lock_guard<std::mutex> lock(table.mutex);
@@ -239,7 +358,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   auto found = figures.find(std::string_view(function.name()));
   if (found == figures.end()) found = figures.emplace(function.name(), Figure{}).first;
   found->second.add(own);
-  if (line != 0) table.lines[line].add(outer);
+  if (!line.first.empty()) table.lines[line].add(outer);
   if (events_left.fetch_sub(1, std::memory_order_relaxed) > 0) {
     table.events.push_back({&found->first, running->device.type(), running->started, running->whole});
   }
@@ -294,11 +413,28 @@ EXPORT int td_observe_pop() {
   return 0;
 }
 
-// What the caller knows: the memory of the CPU, and the line of user code.
+// The memory of the CPU: functions of the library that counts it.
 EXPORT void td_observe_memory(int64_t (*allocated)(), int64_t (*held)()) { cpu_allocated = allocated, cpu_held = held; }
-EXPORT void td_observe_lines(int64_t (*number)()) { line_number = number; }
 
-// Keep the next events, for a trace.
+// Find lines from now on. Folders that are not user code, in lines; the caller runs in the main thread.
+EXPORT void td_observe_lines(const char* inner, const char* libraries, const char* standard) {
+  auto split = [](std::string_view text) {
+    std::vector<std::string> parts;
+    for (size_t end; !text.empty(); text.remove_prefix(std::min(text.size(), end + 1))) {
+      end = std::min(text.find('\n'), text.size());
+      parts.emplace_back(text.substr(0, end));
+    }
+    return parts;
+  };
+  inner_folders = split(inner), library_folders = split(libraries), standard_folders = split(standard);
+  if (!python().complete) return;
+  main_thread = python().state();
+  // A forked child reports no figures, and its main thread may be another one.
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { main_thread = nullptr; });
+  (void)registered;
+}
+
+// Keep the next events, for a trace. Their times are counted from here.
 EXPORT void td_observe_events(int64_t most) {
   events_since = now();
   events_left = most;
@@ -342,9 +478,9 @@ EXPORT const char* td_observed() {
   return text.c_str();
 }
 
-// Rows of "line number\tallocated\theld\tcopied".
+// Rows of "file\tline\tallocated\theld\tcopied".
 EXPORT const char* td_observed_lines() {
-  std::map<int64_t, Figure> whole;
+  std::map<Line, Figure> whole;
   std::lock_guard<std::mutex> all(tables_mutex);
   for (auto& table : tables) {
     std::lock_guard<std::mutex> lock(table->mutex);
@@ -352,8 +488,8 @@ EXPORT const char* td_observed_lines() {
   }
   text.clear();
   for (auto& [line, figure] : whole) {
-    text += std::to_string(line) + "\t" + std::to_string(figure.allocated) + "\t" + std::to_string(figure.held) + "\t" +
-            std::to_string(figure.copied) + "\n";
+    text += in_one_cell(line.first) + "\t" + std::to_string(line.second) + "\t" + std::to_string(figure.allocated) + "\t" +
+            std::to_string(figure.held) + "\t" + std::to_string(figure.copied) + "\n";
   }
   return text.c_str();
 }
