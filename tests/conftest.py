@@ -12,7 +12,7 @@ import pytest
 
 import torchdevice
 from tests import checkout, selection
-from torchdevice.ledger import stand_ins
+from torchdevice.ledger import shortages, stand_ins
 from torchdevice.session import session
 
 checkout.give_it_an_entry_point()
@@ -44,6 +44,7 @@ def _inactive() -> Iterator[None]:
     session._translator.ledger.clear()
     session._masquerades().audience.ledger.clear()
     stand_ins.clear()
+    shortages.clear()
     yield
     torchdevice.deactivate()
 

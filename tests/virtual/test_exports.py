@@ -19,6 +19,7 @@ import torch
 import torchdevice.virtual
 from tests.virtual.harness import on
 from torchdevice._torch import dispatcher
+from torchdevice.profiling import _typed
 from torchdevice.virtual import build
 from torchdevice.virtual.library import _SIGNATURES, Library
 
@@ -57,8 +58,15 @@ def test_the_list_is_whole() -> None:
         "td_observe_stop",
         "td_observe_push",
         "td_observe_pop",
+        "td_observe_memory",
+        "td_observe_lines",
+        "td_observe_events",
         "td_observed",
         "td_observed_half",
+        "td_observed_busy",
+        "td_observed_held",
+        "td_observed_lines",
+        "td_observed_events",
     }
 
 
@@ -223,8 +231,13 @@ def survive_on_mps() -> None:
 @on("")
 def observe_survives() -> None:
     library = ctypes.CDLL(str(build.build(build.OPERATOR_TIMES)))
-    library.td_observe_push.argtypes = [ctypes.c_char_p]
-    library.td_observed.restype = ctypes.c_char_p
+    _typed(library)
+    library.td_observe_memory(None, None)
+    library.td_observe_lines(None, b"", b"\n\n\xff")
+    for number in (-1, 0, 2**63 - 1):
+        library.td_observe_events(number)
+    for device in (None, b"", b"cpu", b"cuda", b"mps:99", b"nothing", b"\xff" * 500):
+        assert library.td_observed_held(device) == -1
     library.td_observe_pop()
     library.td_observe_stop()
     for _ in range(2):
@@ -239,6 +252,9 @@ def observe_survives() -> None:
         library.td_observe_pop()
     torch.ones(2) + 1
     assert b"aten::add\tcpu\t1\t" in library.td_observed()
+    assert b"test_exports.py" not in library.td_observed_lines()  # no memory is counted
+    assert b"aten::add\tcpu\t" in library.td_observed_events()
+    assert library.td_observed_busy() > 0
     for _ in range(2):
         library.td_observe_stop()
 

@@ -414,12 +414,17 @@ EXPORT int td_observe_pop() {
 }
 
 // The memory of the CPU: functions of the library that counts it.
-EXPORT void td_observe_memory(int64_t (*allocated)(), int64_t (*held)()) { cpu_allocated = allocated, cpu_held = held; }
+EXPORT void td_observe_memory(int64_t (*allocated)(), int64_t (*held)()) {
+  const bool both = allocated != nullptr && held != nullptr;
+  cpu_held = both ? held : nullptr;
+  cpu_allocated = both ? allocated : nullptr;
+}
 
 // Find lines from now on. Folders that are not user code, in lines; the caller runs in the main thread.
 EXPORT void td_observe_lines(const char* inner, const char* libraries, const char* standard) {
-  auto split = [](std::string_view text) {
+  auto split = [](const char* lines) {
     std::vector<std::string> parts;
+    std::string_view text = lines != nullptr ? lines : "";
     for (size_t end; !text.empty(); text.remove_prefix(std::min(text.size(), end + 1))) {
       end = std::min(text.find('\n'), text.size());
       parts.emplace_back(text.substr(0, end));
@@ -446,9 +451,13 @@ EXPORT int64_t td_observed_busy() { return busy_nanoseconds; }
 
 // The bytes in use on a device; -1: not known.
 EXPORT int64_t td_observed_held(const char* device) {
-  const c10::Device asked{std::string(device)};
-  if (asked.is_cpu() ? cpu_held == nullptr : allocator_of(asked.type()) == nullptr) return -1;
-  return memory_of(asked).held;
+  try {
+    const c10::Device asked{std::string(device != nullptr ? device : "")};
+    if (asked.is_cpu() ? cpu_held == nullptr : allocator_of(asked.type()) == nullptr) return -1;
+    return memory_of(asked).held;
+  } catch (const c10::Error&) {  // torch knows no such device
+    return -1;
+  }
 }
 
 // Rows of "operator\tdevice or label\tcalls\tnanoseconds\tallocated\theld".
