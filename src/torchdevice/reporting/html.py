@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from importlib.resources import files
 
-from torchdevice.reporting.collect import Context, Place, Report
+from torchdevice.reporting.collect import KINDS, Context, Place, Report
 from torchdevice.reporting.profile import (
     Cells,
     line_table,
@@ -83,6 +83,7 @@ def _fill(template: str, report: Report, context: Context) -> str:
     return environment.get_template(template).render(
         report=report,
         context=context,
+        kinds=KINDS,
         lines=found,
         most=max((line.calls for line in found), default=1),
         operators=operators,
