@@ -82,6 +82,7 @@ class Shortage:
 
 
 REFUSED = "refused"
+UNSUPPORTED = "unsupported"  # the kind of a `Simulated` call that raised an error
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from torchdevice.environment import environment
 from torchdevice.errors import ConfigError, explain_error
 from torchdevice.notices import warn
 from torchdevice.policy.hosts import this_host
-from torchdevice.reporting.profile import size
+from torchdevice.reporting.units import size
 from torchdevice.translate.translator import translator
 from torchdevice.virtual import cpu_memory
 from torchdevice.virtual.installer import parse_size

@@ -24,7 +24,7 @@ import torch
 
 from torchdevice._torch.core import RealDevice, cuda_memory_by_nvml, when_initialized
 from torchdevice.policy.hosts import Host, this_host
-from torchdevice.reporting.profile import size
+from torchdevice.reporting.units import size
 from torchdevice.translate.engine import Replacement, apply, dress
 
 __all__ = ["Candidate", "candidates", "most_free"]

@@ -32,7 +32,7 @@ from torchdevice.virtual.cpu_memory import Counted
 
 INTERVAL = 0.01
 MOST_MOMENTS = 400  # of a timeline; neighbours are merged to stay below
-MOST_EVENTS = 500_000  # of a trace, per process: about 50 MB
+MOST_EVENTS = 500_000  # of a trace, per process; an event is about 140 bytes of the file
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _ELSEWHERE = os.path.join(_OURS, "fallback", "")

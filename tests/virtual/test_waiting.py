@@ -10,8 +10,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import torchdevice.virtual
 from tests.virtual.harness import on
 from torchdevice.answers.counted import resident
+from torchdevice.profiling import _rows, _typed
+from torchdevice.virtual.build import OPERATOR_TIMES, load
 
 SOME_MS = 200
 CYCLES = 1_410_000 * SOME_MS  # the virtual device's clock
@@ -208,3 +211,17 @@ def test_events_and_streams_that_nobody_holds_are_gone() -> None:
         event = torch.cuda.Event()
         event.record()
     assert resident() - before < 4 << 20  # an event that stayed would take at least 200 bytes
+
+
+@on("xpu")
+def test_the_time_of_an_operator_in_a_profile_includes_the_wait_for_the_device() -> None:
+    timer = _typed(load(OPERATOR_TIMES))
+    x = torch.ones(3, device="xpu")
+    there = torchdevice.virtual.installed()
+    assert there is not None
+    there.library.call("keep_busy", SOME_MS)
+    timer.td_observe()
+    x + 1
+    timer.td_observe_stop()
+    (nanoseconds,) = [int(row[3]) for row in _rows(timer.td_observed()) if row[:2] == ["aten::add", "xpu"]]
+    assert nanoseconds >= SOME_MS * 1e6 / 2  # the device began before the operator

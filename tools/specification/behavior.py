@@ -145,7 +145,9 @@ UTILITIES = (
         (f"{PROGRAMS}::test_profilers_that_are_told_of_cuda", "tests/cli/test_run.py::test_profile")),
     Row("B43", "Profiling", "A profile shows what each device did.", MET,
         ("tests/reporting/test_reports.py::test_everything_travels_and_is_told",
-         "tests/cli/test_run.py::test_profile_has_memory", "torchdevice run --profile"),
+         "tests/cli/test_run.py::test_profile_has_memory",
+         "tests/virtual/test_waiting.py::test_the_time_of_an_operator_in_a_profile_includes_the_wait_for_the_device",
+         "torchdevice run --profile"),
         "Time by operator and device, as tables, a timeline and a trace for Perfetto. The time of an operator is the "
         "device's: on CUDA launches are synchronous during a profile, on other accelerators the profiler waits after "
         "each operator."),

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from torchdevice import ledger
+
 
 class Kind(Enum):
     """The kind of replacement of a name."""
@@ -18,7 +20,7 @@ class Kind(Enum):
     MAPPED = "mapped"  # calls the target's own function, or torch's own if that works here
     SIMULATED = "simulated"  # our own object or value, with the semantics that the name has on its own device
     NO_OP = "no-op"  # does nothing and returns what the device would return
-    UNSUPPORTED = "unsupported"  # raises CudaOnlyError
+    UNSUPPORTED = ledger.UNSUPPORTED  # raises CudaOnlyError
 
 
 @dataclass(frozen=True)

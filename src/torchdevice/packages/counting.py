@@ -9,11 +9,10 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from torchdevice._torch.compilers import runs_while_traced
-from torchdevice.ledger import Simulated, StandIn, simulations, stand_ins
+from torchdevice.ledger import UNSUPPORTED, Simulated, StandIn, simulations, stand_ins
 from torchdevice.translate.callers import user_frame
 from torchdevice.translate.translator import translator
 
-_UNSUPPORTED = "unsupported"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -27,7 +26,7 @@ def count_refusal(api: str) -> None:
     """Counts a call that no stand-in can compute and that raises an error."""
     target = translator.host.type
     frame = user_frame(sys._getframe(1), translator.roles)
-    simulations.count(frame, (api, _UNSUPPORTED), lambda site: Simulated(api, _UNSUPPORTED, target, site))
+    simulations.count(frame, (api, UNSUPPORTED), lambda site: Simulated(api, UNSUPPORTED, target, site))
 
 
 def count_at(frame: FrameType, api: str, by: str) -> None:

@@ -10,7 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torchdevice.ledger import REFUSED, Changed, Fallback, FallbackTotals, Redirect, Shortage, Simulated, Site, StandIn
+from torchdevice.ledger import (
+    REFUSED,
+    UNSUPPORTED,
+    Changed,
+    Fallback,
+    FallbackTotals,
+    Redirect,
+    Shortage,
+    Simulated,
+    Site,
+    StandIn,
+)
 from torchdevice.printable import printable
 
 Record = Redirect | Simulated | StandIn | Shortage  # `Changed` is a `Redirect`
@@ -193,7 +204,7 @@ def added(*parts: Mapping[Any, V]) -> dict[Any, V]:
     return whole
 
 
-REDIRECTED, CHANGED, SIMULATED, UNSUPPORTED = "redirected", "changed", "simulated", "unsupported"
+REDIRECTED, CHANGED, SIMULATED = "redirected", "changed", "simulated"
 STAND_IN, SHORTAGE = "stand-in", "shortage"
 
 

@@ -8,20 +8,12 @@ import os
 from dataclasses import dataclass
 from importlib.resources import files
 
+from torchdevice.reporting import profile
 from torchdevice.reporting.collect import KINDS, Context, Place, Report
-from torchdevice.reporting.profile import (
-    Cells,
-    line_table,
-    memory_table,
-    operator_note,
-    operator_table,
-    size,
-    throughput,
-    took,
-)
 from torchdevice.reporting.rewrites import PRELUDE, stored, suggestion
 from torchdevice.reporting.text import short
 from torchdevice.reporting.timeline import HEIGHT, WIDTH, pictures
+from torchdevice.reporting.units import size, took
 
 TEMPLATE, LINES, FALLBACKS = "report.html.jinja", "table.html.jinja", "fallbacks.html.jinja"
 
@@ -79,7 +71,7 @@ def _fill(template: str, report: Report, context: Context) -> str:
         loader=DictLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     found = lines(report)
-    operators = report.by_operator()
+    operators, measured = report.by_operator(), report.profile
     return environment.get_template(template).render(
         report=report,
         context=context,
@@ -88,8 +80,8 @@ def _fill(template: str, report: Report, context: Context) -> str:
         most=max((line.calls for line in found), default=1),
         operators=operators,
         slowest=max((row.seconds for row in operators), default=0.0) or 1.0,
-        profile_tables=_profile_tables(report),
-        pictures=pictures(report.profile) if report.profile is not None else [],
+        profile_tables=[] if measured is None else list(profile.tables(measured, short)),
+        pictures=[] if measured is None else pictures(measured),
         width=WIDTH,
         height=HEIGHT,
         prelude=PRELUDE,
@@ -97,17 +89,3 @@ def _fill(template: str, report: Report, context: Context) -> str:
         took=took,
         size=size,
     )
-
-
-def _profile_tables(report: Report) -> list[tuple[str, tuple[tuple[str, ...], Cells], str]]:
-    profile = report.profile
-    if profile is None:
-        return []
-    told = throughput(profile)
-    memory = memory_table(profile, short)
-    return [
-        ("Time by operator", operator_table(profile), operator_note(profile)),
-        ("Time by line", line_table(profile, short), ""),
-        *([("Memory by line", memory, "")] if memory[1] else []),
-        *([("Throughput", ((), []), told)] if told else []),
-    ]

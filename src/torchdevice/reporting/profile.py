@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from torchdevice.ledger import Site
 from torchdevice.reporting.collect import Memory, Profile, Timed, added
+from torchdevice.reporting.units import size, took
 
 SHOWN = 15
 DOMINATES = 0.5
 Cells = list[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a report. A note may stand alone."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: Cells
+    note: str = ""
 
 
 def operator_rows(profile: Profile) -> list[tuple[str, dict[str, Timed]]]:
@@ -145,18 +157,16 @@ def memory_table(profile: Profile, place: Callable[[Site], str]) -> tuple[tuple[
     return ("place", "allocated", "in use", *(("copied",) if copies else ()), "line"), cells
 
 
-def size(number: float) -> str:
-    """A number of bytes with a readable unit."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    raise AssertionError("the last unit takes everything")
-
-
-def took(seconds: float) -> str:
-    """A time with a readable unit."""
-    return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+def tables(profile: Profile, place: Callable[[Site], str]) -> Iterator[Table]:
+    """All tables of a profile that have content."""
+    yield Table("Time by operator", *operator_table(profile), operator_note(profile))
+    headings, rows = line_table(profile, place)
+    yield Table("Time by line", headings, rows, "" if rows else "no line was sampled")
+    headings, rows = memory_table(profile, place)
+    if rows:
+        yield Table("Memory by line", headings, rows)
+    if told := throughput(profile):
+        yield Table("Throughput", (), [], told)
 
 
 def _total(figures: dict[str, Timed]) -> Timed:

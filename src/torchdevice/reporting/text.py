@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TextIO
 
 from torchdevice.environment import environment
 from torchdevice.ledger import Site
 from torchdevice.printable import printable, printable_lines
+from torchdevice.reporting import profile
 from torchdevice.reporting.collect import KINDS, Context, Report, columns
-from torchdevice.reporting.profile import (
-    line_table,
-    memory_table,
-    operator_note,
-    operator_table,
-    size,
-    throughput,
-    took,
-)
+from torchdevice.reporting.profile import Table
+from torchdevice.reporting.units import size, took
 
 HEADINGS = ("API", "asked", "given", "calls", "places", "first place")
 FALLBACK_HEADINGS = ("operator", "ran on", "calls", "places", "time", "moved", "why", "first place")
 _NUMBERS = frozenset(
     {"calls", "places", "time", "moved", "share", "in fallbacks", "first use", "allocated", "in use", "copied"}
 )
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table, drawn by `rich` or as plain columns."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    note: str = ""
 
 
 def write(report: Report, context: Context, stream: TextIO) -> None:
@@ -119,14 +102,7 @@ def tables(report: Report) -> Iterator[Table]:
 
 def _profile(report: Report) -> Iterator[Table]:
     if report.profile is not None:
-        yield Table("Time by operator", *operator_table(report.profile), operator_note(report.profile))
-        headings, rows = line_table(report.profile, short)
-        yield Table("Time by line", headings, rows, "" if rows else "no line was sampled")
-        headings, rows = memory_table(report.profile, short)
-        if rows:
-            yield Table("Memory by line", headings, rows)
-        if told := throughput(report.profile):
-            yield Table("Throughput", (), [], told)
+        yield from profile.tables(report.profile, short)
 
 
 def short(site: Site) -> str:

@@ -14,7 +14,7 @@ from torchdevice.translate.translator import Translator
 _ABOUT_PLACES = re.compile(r"\b(devices?|dtypes?|ScalarType|cpu|cuda|mps|xpu|hpu|numpy|read-only)\b", re.IGNORECASE)
 _ERRORS = (TypeError, RuntimeError, ValueError)
 # A check of the device type in the lines that raised an error: `assert x.is_cuda`, `if x.device.type != "cuda":`.
-_CHECK = re.compile(r"""\bis_(cuda|mps|xpu)\b|\btype\s*(==|!=|(not )?in)\s*[\[({]*["'](cuda|mps|xpu)""")
+_CHECK = r"""\bis_({0})\b|\btype\s*(==|!=|(not )?in)\s*[\[({{]*["']({0})"""
 _LINES_OF_A_CHECK = 3
 
 
@@ -43,7 +43,7 @@ def checks_the_type(error: BaseException, translator: Translator) -> str:
         return ""
     frame, line = frames[-1]
     source = [linecache.getline(frame.f_code.co_filename, line - back) for back in range(_LINES_OF_A_CHECK)]
-    if not any(map(_CHECK.search, source)):
+    if not re.search(_CHECK.format("|".join(asked)), "".join(source)):
         return ""
     return explain_error(
         f"{type(error).__name__} ended the program, which checks the device type",

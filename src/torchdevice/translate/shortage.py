@@ -5,6 +5,7 @@ The code here runs only after an error. `answers.relief` frees memory, and says 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torchdevice._torch.core import RealDevice, RealTensor, parse_to
@@ -20,8 +21,10 @@ def tried_again(
     relief = translator.situation.relief
     if relief is not None and translator.in_force and not vars(error).get(_TRIED) and relief.applies(error):
         relief.free(path)
-        attempts = [original, _converted_on_cpu(relief, original, path)]
-        for attempt in attempts if relief.on_cpu and _converts(path, args, kwargs) else attempts[:1]:
+        attempts = [original]
+        if relief.on_cpu and _converts(path, args, kwargs):
+            attempts.append(partial(_convert_on_cpu, relief, original, path))
+        for attempt in attempts:
             try:
                 return attempt(*args, **kwargs)
             except RuntimeError as again:
@@ -49,11 +52,8 @@ def _converts(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return device is not None and dtype not in (None, args[0].dtype)
 
 
-def _converted_on_cpu(relief: Relief, original: Any, path: str) -> Any:
-    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
-        device, dtype, _, memory_format = parse_to(*args, **kwargs)
-        moved = original(original(self, RealDevice("cpu"), dtype), device, memory_format=memory_format)
-        relief.note_on_cpu(path)
-        return moved
-
-    return convert
+def _convert_on_cpu(relief: Relief, original: Any, path: str, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    device, dtype, _, memory_format = parse_to(*args, **kwargs)
+    moved = original(original(tensor, RealDevice("cpu"), dtype), device, memory_format=memory_format)
+    relief.note_on_cpu(path)
+    return moved

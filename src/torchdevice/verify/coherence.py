@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import nn
@@ -22,19 +23,19 @@ DTYPES = (
 def checks(setting: Setting) -> Iterator[Check]:
     """A row per question, and one per dtype."""
     kind = setting.kind
-    yield Check("device names", lambda: names(kind))
-    yield Check("device equality and index", lambda: equality(kind))
-    yield Check("copies to the device and back", lambda: round_trip(kind))
-    yield Check("copies of tensors that are not contiguous", lambda: strided_round_trip(kind))
+    yield Check("device names", partial(names, kind))
+    yield Check("device equality and index", partial(equality, kind))
+    yield Check("copies to the device and back", partial(round_trip, kind))
+    yield Check("copies of tensors that are not contiguous", partial(strided_round_trip, kind))
     for dtype in DTYPES:
-        yield Check(f"dtype {str(dtype).removeprefix('torch.')}", lambda dtype=dtype: one_dtype(kind, dtype))  # type: ignore[misc]
-    yield Check("views share memory", lambda: views(kind))
-    yield Check("operators in place", lambda: in_place(kind))
-    yield Check("the same seed gives the same numbers", lambda: seeds(kind))
-    yield Check("a generator with its own seed", lambda: generators(kind))
-    yield Check("save and load", lambda: files(kind))
-    yield Check("gradients of a small network", lambda: gradients(kind))
-    yield Check("tensors of two devices do not mix", lambda: mixing(kind))
+        yield Check(f"dtype {str(dtype).removeprefix('torch.')}", partial(one_dtype, kind, dtype))
+    yield Check("views share memory", partial(views, kind))
+    yield Check("operators in place", partial(in_place, kind))
+    yield Check("the same seed gives the same numbers", partial(seeds, kind))
+    yield Check("a generator with its own seed", partial(generators, kind))
+    yield Check("save and load", partial(files, kind))
+    yield Check("gradients of a small network", partial(gradients, kind))
+    yield Check("tensors of two devices do not mix", partial(mixing, kind))
 
 
 def expect(condition: bool, otherwise: str) -> None:

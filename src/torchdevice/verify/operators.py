@@ -13,7 +13,16 @@ from torchdevice._torch.samples import map_leaves, operator_database
 from torchdevice.fallback.kernels import refusal_of
 from torchdevice.verify.findings import Check, Differs, Result, Skipped, in_one_line
 from torchdevice.verify.parts import place_in_order
-from torchdevice.verify.samples import UNINITIALISED, copied, differs, has_gradient, names_a_device, outcome, samples_of
+from torchdevice.verify.samples import (
+    UNINITIALISED,
+    copied,
+    differs,
+    has_gradient,
+    names_a_device,
+    on_cpu,
+    outcome,
+    samples_of,
+)
 from torchdevice.verify.setting import Setting
 from torchdevice.virtual import supported
 
@@ -54,11 +63,9 @@ def compare(op: Any, dtype: torch.dtype, kind: str) -> Result:
     wants_gradient = has_gradient(op, dtype)
     ran, refused, refusal = 0, 0, ""
     for number, sample in enumerate(samples_of(op, dtype, wants_gradient, SAMPLES)):
-        draws = Draws()
-        try:
-            with draws:
-                expected = outcome(op, copied(op, sample, "cpu"), wants_gradient, sample.output_process_fn_grad)
-        except Exception:  # the CPU refuses this sample, for whatever reason: there is nothing to compare with
+        with Draws() as draws:
+            expected = on_cpu(op, sample, wants_gradient)
+        if expected is None:
             continue
         ran += 1
         try:

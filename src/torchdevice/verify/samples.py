@@ -74,6 +74,14 @@ def outcome(
     return results, gradients
 
 
+def on_cpu(op: Any, sample: Any, wants_gradient: bool) -> tuple[list[Any], list[Any]] | None:
+    """What the CPU gives for a sample. None if it refuses the sample: then there is nothing to compare with."""
+    try:
+        return outcome(op, copied(op, sample, "cpu"), wants_gradient, sample.output_process_fn_grad)
+    except Exception:  # the CPU may refuse a sample for any reason
+        return None
+
+
 def requires_grad(value: Any) -> bool:
     """Whether it is a tensor with a gradient."""
     return isinstance(value, torch.Tensor) and value.requires_grad
