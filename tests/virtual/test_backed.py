@@ -16,6 +16,7 @@ from tests.cli.harness import python
 from tests.virtual import backed
 from tests.virtual.harness import on
 from torchdevice.errors import ConfigError, VirtualDeviceUnavailable
+from torchdevice.translate import direct
 
 
 def _trained(device: str) -> list[float]:
@@ -100,6 +101,20 @@ def test_programs_compute_what_they_compute_on_the_cpu(device: str) -> None:
                 one = one.cpu()
             torch.testing.assert_close(one, other, msg=lambda text, name=name: f"{name}: {text}")  # type: ignore[misc]
     assert {"aten::addmm", "aten::_convolution"} <= {row.operator for row in accelerator.counts()}
+
+
+@on("")
+def test_a_session_leaves_the_kernels_of_the_accelerator_alone() -> None:
+    backed.install("mps", on="cuda")
+    made = {name: _kernel_of(name, "CUDA") for name in direct.makers()}
+    assert made
+    torchdevice.activate(policy="portable")
+    assert {name: _kernel_of(name, "CUDA") for name in made} == made
+    assert any(_kernel_of(name, "XPU") for name in made)  # the other types are redirected
+
+
+def _kernel_of(name: str, key: str) -> str:
+    return next((line for line in torch._C._dispatch_dump(name).splitlines() if line.startswith(f"{key}:")), "")
 
 
 @on("")

@@ -36,11 +36,17 @@ PROGRAMS = (
     Program("transformers_clip", ("transformers",)),
     Program("transformers_whisper", ("transformers",), tolerance=5e-3),
     Program("transformers_sdpa", ("transformers",)),
-    Program("transformers_flash_attention", ("transformers",), on_cpu=(("flash_attention_2", "sdpa"), ("cuda", "cpu"))),
+    Program(
+        "transformers_flash_attention",
+        ("transformers",),
+        in_torch=(("flash_attention_2", "sdpa"),),
+        on_cpu=(("flash_attention_2", "sdpa"), ("cuda", "cpu")),
+    ),
     Program("transformers_mamba", ("transformers",)),
     Program(
         "diffusers_xformers",
         ("diffusers",),
+        in_torch=(("model.enable_xformers_memory_efficient_attention()\n", ""),),
         on_cpu=(("model.enable_xformers_memory_efficient_attention()\n", ""), ("cuda", "cpu")),
     ),
     Program("transformers_compile", ("transformers",), tolerance=1e-2),

@@ -42,7 +42,8 @@ class Mode:
     least_tolerance: float = 0.0
 
     def replacements(self, program: Program) -> Replacements:
-        return {"cuda": (), "cpu": program.on_cpu, "mps": program.on_mps}[self.written_for]
+        own = program.in_torch if self.on_gpu and self.run is None else ()
+        return {"cuda": own, "cpu": program.on_cpu, "mps": program.on_mps}[self.written_for]
 
     def command(self, program: Program) -> list[str]:
         """Everything but the script, which comes last."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,6 +21,8 @@ class Program:
     fast: bool = False  # may run in `make test`, if its packages are there
     on_cpu: Replacements = (("cuda", "cpu"),)  # what makes it the same program written for the CPU
     on_mps: Replacements = (('"cuda', '"mps'), (".cuda()", '.to("mps")'))  # what makes it one written for a Mac
+    # What puts torch's own functions in the place of a package. `on_cpu` begins with it, so the digest covers it.
+    in_torch: Replacements = field(default=(), repr=False)
     tolerance: float = 1e-4
     refusal: str = ""  # the program cannot work, and this must be in the error that says so
     gpus: int = 1  # how many devices it was written for

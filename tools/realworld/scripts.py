@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tools.realworld.program import Program, Replacements
 
 CPU = (("cuda", "cpu"),)
@@ -193,7 +195,6 @@ FLASH_ATTN: Replacements = (
         "    out[mask] = x\n"
         "    return out\n",
     ),
-    ("cuda", "cpu"),
 )
 LIGER: Replacements = (
     ("from liger_kernel.ops.swiglu import LigerSiLUMulFunction\n", ""),
@@ -203,7 +204,6 @@ LIGER: Replacements = (
         "LigerRMSNorm = lambda size: torch.nn.RMSNorm(size, eps=1e-6)\n",
     ),
     ("LigerSiLUMulFunction.apply(self.gate(y), self.up(y))", "torch.nn.functional.silu(self.gate(y)) * self.up(y)"),
-    ("cuda", "cpu"),
 )
 MAMBA: Replacements = (
     (
@@ -223,7 +223,6 @@ MAMBA: Replacements = (
         "    return torch.stack(out, dim=2) * F.silu(z)\n",
     ),
     ("if self.fused:", "if False:"),
-    ("cuda", "cpu"),
 )
 # Without the module of its kernels mamba_ssm cannot be imported at all: the judge takes the package's scan and norms in
 # plain torch.
@@ -240,7 +239,6 @@ MAMBA_SSM: Replacements = (
         "mixer_seq_simple.RMSNorm = torch.nn.RMSNorm\n",
     ),
     ("fused_add_norm=True", "fused_add_norm=False"),
-    ('to("cuda")', 'to("cpu")'),
 )
 # The package's own functions in plain torch.
 FLA: Replacements = (
@@ -251,15 +249,31 @@ FLA: Replacements = (
         "def fused_recurrent_delta_rule(*given):\n"
         "    return delta_rule_recurrence(*(x.transpose(1, 2) for x in given))[0].transpose(1, 2), None\n",
     ),
-    ("cuda", "cpu"),
 )
+TRITON: Replacements = (("total = add(x, y)", "total = x + y"),)
+
+
+def _by_package(
+    name: str, in_torch: Replacements, *packages: str, cpu: tuple[str, str] = ("cuda", "cpu"), **more: Any
+) -> Program:
+    return Program(name, packages, in_torch=in_torch, on_cpu=(*in_torch, cpu), **more)
+
+
 PACKAGES = (
-    Program("flash_attn_model", fast=True, on_cpu=FLASH_ATTN),
-    Program("triton_kernel", ("triton", "numpy"), on_cpu=(("total = add(x, y)", "total = x + y"), ("cuda", "cpu"))),
-    Program("liger_kernels", ("liger-kernel", "triton", "numpy"), on_cpu=LIGER, tolerance=1e-3),
-    Program("linear_attention", ("flash-linear-attention", "triton", "numpy"), on_cpu=FLA, tolerance=1e-3),
-    Program("mamba_scan", fast=True, on_cpu=MAMBA),
-    Program("mamba_language_model", ("mamba-ssm", "triton", "numpy"), on_cpu=MAMBA_SSM, tolerance=1e-3),
+    _by_package("flash_attn_model", FLASH_ATTN, fast=True),
+    _by_package("triton_kernel", TRITON, "triton", "numpy"),
+    _by_package("liger_kernels", LIGER, "liger-kernel", "triton", "numpy", tolerance=1e-3),
+    _by_package("linear_attention", FLA, "flash-linear-attention", "triton", "numpy", tolerance=1e-3),
+    _by_package("mamba_scan", MAMBA, fast=True),
+    _by_package(
+        "mamba_language_model",
+        MAMBA_SSM,
+        "mamba-ssm",
+        "triton",
+        "numpy",
+        cpu=('to("cuda")', 'to("cpu")'),
+        tolerance=1e-3,
+    ),
 )
 
 NEGATIVE = (

@@ -3,7 +3,8 @@
 These calls do not go through a Python function that could be replaced. They all allocate memory with a few operators,
 and the dispatcher selects the kernel of those by device type. For each device type that the host lacks, this module
 registers a kernel that allocates on the device chosen by the policy. Calls for an available device do not reach these
-kernels. In such calls no device and `cpu` mean the CPU. EXCEPTIONS lists the operators that compiled code refuses
+kernels. In such calls no device and `cpu` mean the CPU. A type that computes for a virtual device counts as available:
+its kernels allocate by the same operators. EXCEPTIONS lists the operators that compiled code refuses
 before it allocates memory.
 """
 
@@ -45,7 +46,7 @@ def makers() -> Iterator[str]:
 def apply(translator: Translator, present: Collection[str]) -> Callable[[], None]:
     """Register kernels for the accelerator types that are not in `present`. Returns the undo."""
     registrations = dispatcher.Registrations()
-    here = {*present, *core.virtual_types, "privateuseone"}
+    here = {*present, *core.virtual_types, *core.virtual_types.values(), "privateuseone"}
     absent = [key for kind, key in dispatcher.KEYS.items() if is_accelerator(kind) and kind not in here]
     for name in makers():
         kernel = _kernel(name, translator)

@@ -105,7 +105,7 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     limit = limit_from_environment()
     capacity = memory_of(on)
     library.call("init", device, on, count, DENIED_DTYPES.get(device, ""), limit, capacity)
-    core.virtual_types.add(device)
+    core.virtual_types[device] = on
     refused = _register(library, device, support, on)
     _decompose(device, on)
     install_answers(device, Virtual(device, count, library, limit or capacity, limit), on)
