@@ -57,6 +57,7 @@ ROWS = [
             "rng.the_seed_of_the_device_leaves_the_host_alone",
         ),
     ),
+    Known("torch: CUDA multiplies no matrices of integers", ON_CUDA, ("linear_algebra.integer_products",)),
     Known("design: the CPU's autocast stands for CUDA's, so both are on", ON_CPU, ("amp.the_old_name",)),
     Known(
         "design: accelerate redirects requests for the CPU and for no device",

@@ -1,4 +1,4 @@
-"""Dtypes that the kernels of CUDA take and the CPU's refuse."""
+"""Dtypes that the kernels of CUDA take and the CPU's refuse, and the other way round."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ ONLY_ON_A_GPU = {  # these take layouts or arguments of a real GPU's kernels
     "torch.ops.aten._flash_attention_forward",
     "torch.ops.aten._efficient_attention_forward",
     "nn.functional.batch_norm",
+}
+REFUSED_BY_CUDA_FOR_ANOTHER_REASON = {
+    "histogram": "CUDA has no kernel for it",
+    "histogramdd": "CUDA has no kernel for it",
+    "norm": "complex32: only some norms",
+    "scatter_reduce": "bool: only some reductions",
+    "torch._scaled_mm": "only with the layouts of a GPU's kernel",
+    "torch._scaled_mm_v2": "only with the layouts of a GPU's kernel",
 }
 WIDER = {torch.complex32: torch.complex64, torch.float16: torch.float32, torch.bfloat16: torch.float32}
 if hasattr(torch, "bcomplex32"):  # since 2.14
@@ -51,6 +59,66 @@ def test_what_torchs_database_says_of_cuda_holds() -> None:
                 assert (have - want).norm() <= 0.01 * want.norm(), (op.name, dtype)
             seen += 1
     assert seen > 40
+
+
+@pytest.mark.skipif(importlib.util.find_spec("expecttest") is None, reason="torch.testing needs expecttest")
+@on("cuda")
+def test_what_torchs_database_says_that_cuda_refuses_is_refused() -> None:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    warnings.simplefilter("ignore")
+    seen = 0
+    for op in op_db:
+        # Without a GPU the database says that CUDA lacks bfloat16, where it asks for the capability of the GPU.
+        refused = op.dtypes - op.dtypesIfCUDA
+        refused -= {torch.bfloat16} if torch.float16 not in refused else set()
+        for dtype in sorted(refused, key=str) if op.name not in REFUSED_BY_CUDA_FOR_ANOTHER_REASON else ():
+            assert any(_is_refused(op, sample) for sample in op.sample_inputs("cuda", dtype)), (op.name, dtype)
+            seen += 1
+    assert seen > 60
+    x = torch.ones(2, 2, device="cuda", dtype=torch.int64)
+    with pytest.raises(NotImplementedError, match="\"addmm_cuda\" not implemented for 'Long'"):
+        x @ x
+    assert torch.equal((x.float() @ x.float()).cpu(), torch.full((2, 2), 2.0))
+
+
+def _is_refused(op: Any, sample: Any) -> bool:
+    try:
+        op(sample.input, *sample.args, **sample.kwargs)
+    except NotImplementedError as error:
+        return "not implemented for" in str(error)
+    return False
+
+
+def _normalized(device: str, dtype: torch.dtype, weights: torch.dtype, name: str) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    x = torch.randn(4, 6, 5).to(dtype).to(device).requires_grad_()
+    size = 5 if name == "layer" else 6
+    weight, bias = (torch.rand(size).to(weights).to(device).requires_grad_() for _ in range(2))
+    if name == "layer":
+        results = torch.native_layer_norm(x, [5], weight, bias, 1e-5)
+    else:
+        running = [torch.zeros(6, dtype=weights, device=device), torch.ones(6, dtype=weights, device=device)]
+        results = (*torch.native_batch_norm(x, weight, bias, *running, True, 0.1, 1e-5), *running)
+    grads = torch.autograd.grad((results[0] * torch.arange(5, device=device)).sum(), (x, weight, bias))
+    return [*results, *grads]
+
+
+@pytest.mark.parametrize("name", ["batch", "layer"])
+@on("cuda")
+def test_statistics_of_halves_are_float32_as_on_cuda(name: str) -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        for weights in (dtype, torch.float32):
+            have = _normalized("cuda", dtype, weights, name)
+            want = _normalized("cpu", torch.float32, torch.float32, name)
+            running = [weights, weights] if name == "batch" else []
+            assert [each.dtype for each in have] == [
+                *(dtype, torch.float32, torch.float32, *running),
+                *(dtype, weights, weights),
+            ]
+            assert {each.device.type for each in have} == {"cuda"}
+            for a, b in zip(have, want, strict=True):
+                assert (a.cpu().float() - b).norm() <= 0.01 * b.norm() + 1e-3
 
 
 @on("cuda")

@@ -124,6 +124,11 @@ def test_nested_and_quantized() -> None:
     assert torch.equal(padded[1].cpu(), parts[1].relu())
     assert nested.unbind()[0].is_cuda
     assert not nested.cpu().is_cuda
+    sizes = nested._nested_tensor_size(), nested._nested_tensor_strides(), nested._nested_tensor_storage_offsets()
+    buffer = torch.cat([part.flatten() for part in parts]).cuda()
+    again = torch._nested_view_from_buffer_copy(buffer, *sizes)  # what another process rebuilds it from
+    assert torch.equal(again.unbind()[1].cpu(), parts[1])
+    assert torch._nested_from_padded(padded, sizes[0]).is_cuda
     jagged = torch.nested.nested_tensor(parts, device="cuda", layout=torch.jagged)
     assert (jagged * 2).values().is_cuda
     x = torch.randn(3, 3)

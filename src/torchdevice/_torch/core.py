@@ -34,8 +34,8 @@ RealStream = torch.Stream
 RealEvent = torch.Event
 tensor_to = torch.Tensor.to  # the C method costs half as much as calling its operator
 
-# Device types that are virtual in this process, each with the type that computes for it. Kernels of the real device must
-# not be called by name for a virtual type.
+# Device types that are virtual in this process, each with the type that computes for it. Kernels of the real device
+# must not be called by name for a virtual type.
 virtual_types: dict[str, str] = {}
 
 TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep

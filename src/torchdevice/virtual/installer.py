@@ -57,8 +57,19 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 DENIED_DTYPES = {
     "mps": "float64,complex128,float8_e5m2,float8_e4m3fn,float8_e5m2fnuz,float8_e4m3fnuz,float8_e8m0fnu",
 }
-# Copies between devices: the only operators that accept tensors of both devices.
-CROSS_DEVICE = frozenset({"copy_", "_to_copy", "copy_sparse_to_sparse_", "_copy_from", "_copy_from_and_resize"})
+# Operators that accept tensors of both devices: copies, and those that get the sizes of a nested tensor, which are CPU
+# tensors.
+CROSS_DEVICE = frozenset(
+    {
+        "copy_",
+        "_to_copy",
+        "copy_sparse_to_sparse_",
+        "_copy_from",
+        "_copy_from_and_resize",
+        "_nested_view_from_buffer",
+        "_nested_from_padded",
+    }
+)
 
 
 @dataclass(frozen=True)

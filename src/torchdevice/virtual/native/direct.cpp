@@ -243,7 +243,7 @@ class Direct<Result(Args...)> {
  private:
   template <size_t... I>
   Result run(std::index_sequence<I...>, DispatchKeySet keys, Args... args) const {
-    if (C10_LIKELY(!capturing())) {
+    if (C10_LIKELY(!capturing() && !(record_->boxed_dtypes && is_boxed(args...)))) {
       Loans loans(numbers_welcome_);
       std::tuple<Handed<Args>...> handed{Handed<Args>(loans, args, written_[I])...};
       if (C10_LIKELY((std::get<I>(handed).ready() && ...) && loans.device())) {
@@ -272,6 +272,15 @@ class Direct<Result(Args...)> {
       }
     }
     return c10::impl::BoxedKernelWrapper<Result(Args...)>::call(boxed_, op_, keys, std::forward<Args>(args)...);
+  }
+
+  // Whether the boxed kernel refuses or converts the dtype.
+  template <class First, class... Rest>
+  bool is_boxed(const First& first, const Rest&...) const {
+    if constexpr (std::is_same_v<First, Tensor>)
+      return (record_->boxed_dtypes >> static_cast<int>(first.scalar_type())) & 1;
+    else
+      return true;
   }
 
   static Tensor leave(Loans& loans, Tensor&& result) { return loans.leave(std::move(result)); }
@@ -336,8 +345,8 @@ bool is_simple(const c10::OperatorHandle& op) {
 
 std::optional<torch::CppFunction> direct_kernel(const c10::OperatorHandle& op, OpRecord* record) {
   static const auto* makers = new Makers(makers_of(Signatures()));
-  if ((record->flags & ~kWelcome) || record->alert || record->wider || record->denied_dtypes || may_wait(op) || !is_simple(op))
-    return std::nullopt;
+  const bool converts = record->wider != nullptr && dtypes_of_first(record->wider) == 0;
+  if ((record->flags & ~kWelcome) || record->alert || converts || may_wait(op) || !is_simple(op)) return std::nullopt;
   const auto found = makers->find(text_of(op.schema()));
   return found == makers->end() ? std::nullopt : found->second(op, record);
 }

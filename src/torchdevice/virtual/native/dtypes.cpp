@@ -1,16 +1,21 @@
-// Dtypes that GPU kernels support and CPU kernels do not: the CPU computes in a wider dtype.
-// tests/virtual/test_dtypes.py compares the table with torch's own database of operators.
+// Dtypes that GPU kernels support and CPU kernels do not: the CPU computes in a wider dtype. Dtypes that CPU kernels support
+// and CUDA's do not: they are refused. tests/virtual/test_dtypes.py compares the tables with torch's own database of operators.
 #include "relabel.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/version.h>
 
 #include <algorithm>
 
 namespace torchdevice {
 
+// The results after the first are statistics. A GPU keeps them in float32 for inputs of half precision.
+enum class Statistics { kNone, kMade, kUsed };
+
 struct Wider {
   const char* ops;  // names without overload, in-place or not
   uint64_t from;    // one bit per ScalarType
+  Statistics statistics = Statistics::kNone;
 };
 
 namespace {
@@ -49,10 +54,52 @@ const Wider kWider[] = {
     {" scatter ", kFloat8},
     {" sparse_sampled_addmm ", kHalves},
 #endif
+    {" _batch_norm_with_update _native_batch_norm_legit native_batch_norm native_layer_norm ", kHalves, Statistics::kMade},
+    {" batch_norm_backward native_batch_norm_backward native_layer_norm_backward ", kHalves, Statistics::kUsed},
     {" abs ", kBool},
     {" trace ", kBool | kComplexHalf},
     {" histc ", kIntegers},
 };
+
+struct Refused {
+  const char* ops;
+  uint64_t dtypes;
+  const char* kernel;  // the name in the message
+};
+
+// cuBLAS has no integers.
+const Refused kRefused[] = {
+    {" addmm mm ", kIntegers, "addmm_cuda"},
+    {" addmv mv ", kIntegers, "addmv_impl_cuda"},
+    {" addbmm baddbmm bmm _trilinear ", kIntegers, "baddbmm_cuda"},
+    {" dot ", kIntegers, "dot"},
+    {" vdot ", kIntegers, "vdot"},
+    {" _convolution convolution ", bits(ScalarType::Long), "slow_conv2d_cuda"},
+    {" max_pool2d_with_indices ", kIntegers, "max_pool2d_with_indices_out_cuda_frame"},
+    {" max_pool3d_with_indices ", kIntegers, "max_pool3d_with_indices_out_frame"},
+    {" avg_pool2d ", bits(ScalarType::Long), "avg_pool2d_out_cuda_frame"},
+    {" avg_pool3d ", bits(ScalarType::Long), "avg_pool3d_out_cuda"},
+    {" native_dropout_backward ", kIntegers | kBool, "masked_scale"},
+    {" upsample_bilinear2d ", bits(ScalarType::Byte), "upsample_bilinear2d_out_frame"},
+    {" upsample_bicubic2d ", bits(ScalarType::Byte), "upsample_bicubic2d_out_frame"},
+    {" _upsample_bilinear2d_aa _upsample_bicubic2d_aa ", bits(ScalarType::Byte), "upsample_gen2d_out_frame"},
+    {" angle ", kHalves, "angle_cuda"},
+    {" histc ", kHalves, "histc"},
+    {" igamma ", kHalves, "igamma_cuda"},
+    {" igammac ", kHalves, "igammac_cuda"},
+};
+
+// `table` has a column `ops`. The name has a namespace, and may have an overload.
+template <class Row, size_t n>
+const Row* row_of(const Row (&table)[n], std::string_view name) {
+  constexpr std::string_view kNamespace = "aten::";
+  if (name.substr(0, kNamespace.size()) != kNamespace) return nullptr;
+  std::string op(name.substr(kNamespace.size(), name.find('.') - kNamespace.size()));
+  if (op.back() == '_') op.pop_back();
+  for (const Row& each : table)
+    if (std::string_view(each.ops).find(" " + op + " ") != std::string_view::npos) return &each;
+  return nullptr;
+}
 
 ScalarType widened(ScalarType type) {
   if (c10::isComplexType(type)) return ScalarType::ComplexFloat;
@@ -71,13 +118,16 @@ ScalarType narrowed(ScalarType type, ScalarType wide, ScalarType narrow) {
 }  // namespace
 
 const Wider* wider_of(std::string_view name) {
-  constexpr std::string_view kNamespace = "aten::";
-  if (config.is_mps() || !backing.is_host() || name.substr(0, kNamespace.size()) != kNamespace) return nullptr;
-  std::string op(name.substr(kNamespace.size(), name.find('.') - kNamespace.size()));
-  if (op.back() == '_') op.pop_back();
-  for (const Wider& each : kWider)
-    if (std::string_view(each.ops).find(" " + op + " ") != std::string_view::npos) return &each;
-  return nullptr;
+  return config.is_mps() || !backing.is_host() ? nullptr : row_of(kWider, name);
+}
+
+uint64_t dtypes_of_first(const Wider* rule) {
+  return rule != nullptr && rule->statistics != Statistics::kNone ? rule->from : 0;
+}
+
+RefusedDtypes refused_by_cuda(std::string_view name) {
+  const Refused* row = config.type == c10::kCUDA ? row_of(kRefused, name) : nullptr;
+  return row ? RefusedDtypes{row->dtypes, row->kernel} : RefusedDtypes{};
 }
 
 namespace {
@@ -107,9 +157,16 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
       into = into ? c10::promoteTypes(*into, *type) : *type;
     }
   }
-  const auto narrow = asked ? asked : promoted ? promoted : of_numbers;
+  const bool with_statistics = rule.statistics != Statistics::kNone;
+  const auto narrow = with_statistics ? dtype_of((*stack)[base], arguments[0]) : asked ? asked : promoted ? promoted : of_numbers;
   if (!narrow || !has(rule.from, *narrow)) return false;
   const ScalarType wide = widened(*narrow);
+  const c10::IValue weight = argument(op, *stack, "weight");
+  const bool weight_is_wide = weight.isTensor() && weight.toTensor().defined() && weight.toTensor().scalar_type() == wide;
+  const bool rest_is_wide = rule.statistics == Statistics::kMade || (with_statistics && weight_is_wide);
+  // The schema of native_batch_norm does not say that it writes the running statistics.
+  const c10::IValue training = argument(op, *stack, "training");
+  const bool updates = rule.statistics == Statistics::kMade && training.isBool() && training.toBool();
   std::vector<std::pair<Tensor, Tensor>> written;  // the original and its replacement
   for (size_t i = 0; i < arguments.size(); i++) {
     c10::IValue& v = (*stack)[base + i];
@@ -123,15 +180,18 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
     }
     const Tensor given = v.toTensor();
     v = given.to(wanted);
-    if (is_written(arguments[i])) written.emplace_back(given, v.toTensor());
+    if (is_written(arguments[i]) || (updates && arguments[i].name().rfind("running_", 0) == 0))
+      written.emplace_back(given, v.toTensor());
   }
   run();
+  at::AutoDispatchBelowADInplaceOrView guard;  // autograd has counted the write, if the schema says that there is one
   for (auto& [given, in_place] : written) {
     if (given.sizes() != in_place.sizes()) given.resize_(in_place.sizes());
     given.copy_(in_place);
   }
-  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); i++) {
-    if (!(*stack)[i].isTensor() || !(*stack)[i].toTensor().defined()) continue;
+  const size_t first = stack->size() - op.schema().returns().size();
+  for (size_t i = first; i < stack->size(); i++) {
+    if (!(*stack)[i].isTensor() || !(*stack)[i].toTensor().defined() || (i > first && rest_is_wide)) continue;
     const Tensor result = (*stack)[i].toTensor();
     const auto place = std::find_if(written.begin(), written.end(), [&](const auto& each) { return each.second.is_same(result); });
     (*stack)[i] = place != written.end() ? place->first : result.to(narrowed(result.scalar_type(), wide, *narrow));
