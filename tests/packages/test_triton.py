@@ -90,6 +90,28 @@ torch.testing.assert_close(out, x[1] + 2 * x[2] + 1)
 
 
 @installed
+def test_an_array_of_one_element_is_an_index(tmp_path: Path) -> None:
+    """NumPy 2.5 raises the error that NumPy 2.4 announces by a warning."""
+    program = """import torch, triton, triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
+    for start in range(0, n * 1, N):
+        at = start + tl.arange(0, N)
+        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+x = torch.randn(20, device="cuda")
+out = torch.empty(20, device="cuda")
+kernel[(1,)](x, out, 20, N=8)
+torch.testing.assert_close(out, 2 * x)
+"""
+    announced = {"PYTHONWARNINGS": "error:Conversion of an array:DeprecationWarning"}
+    path = write(tmp_path, {"program.py": program}) / "program.py"
+    done = command("run", "--target", "cpu", path, environment=announced)
+    assert done.returncode == 0, done.stderr
+
+
+@installed
 @pytest.mark.parametrize("device", [("--virtual", "cuda")])
 def test_on_a_virtual_device_who_has_another_way_takes_it(device: tuple[str, ...], tmp_path: Path) -> None:
     program = """import importlib.util

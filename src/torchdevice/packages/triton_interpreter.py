@@ -128,7 +128,21 @@ def engage(device: str) -> Iterator[Undo]:
     yield when_imported("triton.runtime.driver", "driver", functools.partial(_give_driver, device))
     yield when_imported("triton.runtime.autotuner", "autotune", _take_first)
     yield when_imported("triton.runtime.interpreter", "InterpretedFunction", _count_launches)
+    yield when_imported("triton.runtime.interpreter", "_patch_lang_tensor", _read_one_element)
     yield when_imported(_LIBDEVICE, "", _compute_libdevice)
+
+
+def _read_one_element() -> Undo:
+    """Lets an array of one element be an index. Triton 3.6 calls `int` for that, which NumPy 2.5 refuses."""
+    module = sys.modules["triton.runtime.interpreter"]
+    prepare = module._patch_lang_tensor
+
+    @functools.wraps(prepare)
+    def call(tensor: Any, *scope: Any) -> None:
+        prepare(tensor, *scope)
+        tensor.__index__ = lambda self: self.handle.data.item()
+
+    return apply([Replacement("triton.runtime.interpreter", module, "_patch_lang_tensor", call)]).undo
 
 
 def _compute_libdevice() -> Undo:
