@@ -587,6 +587,7 @@ def test_a_program_with_all_suggested_lines_runs_in_plain_torch(tmp_path: Path) 
 
 INTERRUPTED = """
 import os, signal, threading, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores the signal
 x = torch.ones(1200, 1200)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 for _ in range(400):
