@@ -118,6 +118,19 @@ def _kernel_of(name: str, key: str) -> str:
 
 
 @on("")
+def test_compiled_attention_computes_what_it_computes_eagerly() -> None:
+    backed.install("mps", on="cuda")
+    q, k, v = (torch.randn(2, 4, 8, 8, device="mps", requires_grad=True) for _ in range(3))
+    mask = torch.ones(8, 8, dtype=torch.bool, device="mps").tril()
+    want = F.scaled_dot_product_attention(q, k, v, mask)
+    for dynamic in (False, True):
+        compiled = torch.compile(F.scaled_dot_product_attention, backend="aot_eager", dynamic=dynamic)
+        torch.testing.assert_close(compiled(q, k, v, mask), want)
+    compiled(q, k, v, mask).sum().backward()
+    assert q.grad is not None
+
+
+@on("")
 def test_the_accelerator_is_no_second_one() -> None:
     there, _ = backed.install("mps")
     assert torchdevice.virtual.install("mps", on="auto") is there  # the same again

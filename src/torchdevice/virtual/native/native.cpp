@@ -199,7 +199,7 @@ class FusedAttention {
   using MaybeIn = const std::optional<Tensor>&;
   using Scale = std::optional<double>;
   using Several = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
-  enum Choice : int64_t { kFlash = 1, kEfficient = 2, kCudnn = 3 };  // at::SDPBackend
+  enum Choice : int64_t { kMath = 0, kFlash = 1, kEfficient = 2, kCudnn = 3 };  // at::SDPBackend
 
  public:
   Tensor operator()(In query, In key, In value, MaybeIn mask, double dropout, bool causal, Scale scale, bool gqa) const {
@@ -229,6 +229,10 @@ class FusedAttention {
 
  private:
   int64_t choose(In query, In key, In value, MaybeIn mask, double dropout, bool causal, Scale scale, bool gqa) const {
+    // Tensors of torch.compile have no data, which the choice does not read. Their sizes may be symbols, which it reads.
+    const auto symbolic = [](In t) { return t.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); };
+    if (symbolic(query) || symbolic(key) || symbolic(value)) return kMath;
+    c10::impl::ExcludeDispatchKeyGuard not_traced(c10::python_ks);
     Call call;
     call.keep_requires_grad = true;  // the choice depends on it
     Computing here;
