@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
@@ -52,19 +53,20 @@ def test_children_see_what_others_write(device: str, policy: str, tmp_path: Path
     assert done.stdout == SHARED, done.stderr
 
 
-def _share_and_drop(kind: str) -> None:
-    def segments() -> int:
-        return sum(name.startswith(f"torch_{os.getpid()}_") for name in os.listdir("/dev/shm"))
+def _segments() -> int:
+    return sum(name.startswith(f"torch_{os.getpid()}_") for name in os.listdir("/dev/shm"))
 
+
+def _share_and_drop(kind: str) -> None:
     tensor = torch.arange(4.0, device=kind)
     assert tensor.share_memory_() is tensor
-    assert (tensor.tolist(), tensor.is_shared(), segments()) == ([0.0, 1.0, 2.0, 3.0], True, 1)
+    assert (tensor.tolist(), tensor.is_shared(), _segments()) == ([0.0, 1.0, 2.0, 3.0], True, 1)
     assert tensor.share_memory_() is tensor
-    assert segments() == 1
+    assert _segments() == 1
     assert torch.empty(0, device=kind).share_memory_().numel() == 0
     del tensor
     gc.collect()
-    assert segments() == 0
+    assert _segments() == 0
 
 
 @on("cuda")
@@ -75,3 +77,28 @@ def test_shared_memory_of_cuda_is_given_back() -> None:
 @on("mps")
 def test_shared_memory_of_mps_is_given_back() -> None:
     _share_and_drop("mps")
+
+
+def _sent_and_freed(device: str) -> None:
+    """The receiver opens the memory after the sender has freed its tensor, and twice if it was sent twice."""
+    before = _segments()
+    tensor = torch.arange(1000.0).to(device)
+    sent = [bytes(ForkingPickler.dumps(tensor)) for _ in range(2)]
+    del tensor
+    gc.collect()
+    received = [ForkingPickler.loads(each) for each in sent]
+    assert [each.device.type for each in received] == [device, device]
+    assert all(torch.equal(each.cpu(), torch.arange(1000.0)) for each in received)
+    del received
+    gc.collect()
+    assert _segments() == before
+
+
+@on("cuda")
+def test_a_tensor_of_cuda_arrives_after_the_sender_freed_it() -> None:
+    _sent_and_freed("cuda")
+
+
+@on("mps")
+def test_a_tensor_of_mps_arrives_after_the_sender_freed_it() -> None:
+    _sent_and_freed("mps")

@@ -76,14 +76,19 @@ def new_shared_memory(size: int) -> Any:
 
 
 def handle_of(storage: Any) -> tuple[Any, ...]:
-    """The handle by which another process finds a storage in shared memory."""
+    """The handle by which another process finds a storage in shared memory.
+
+    It counts as a reference, as in torch's own reductions: the sender may free its storage before the receiver opens
+    the memory.
+    """
     handle: tuple[Any, ...] = storage._share_filename_cpu_()
+    storage._shared_incref()
     return handle
 
 
 def shared_memory_at(handle: tuple[Any, ...]) -> Any:
-    """The storage for a handle of another process."""
-    return torch.UntypedStorage._new_shared_filename_cpu(*handle)
+    """The storage for a handle of another process. Each handle is opened once."""
+    return torch.UntypedStorage._new_shared_filename_cpu(*handle)._shared_decref()
 
 
 def share_between_processes(share: Any, attach: Any, release: Any) -> None:

@@ -100,13 +100,15 @@ def _share_between_processes(kind: str, lib: Library) -> None:
     def share(self: torch.UntypedStorage) -> tuple[Any, ...]:
         if self.device.type != kind:
             raise RuntimeError("_share_cuda_: only available on CUDA")
-        return (self.device.index, builds.handle_of(home_of(self)), self.nbytes(), 0, b"", 0, b"", False)
+        handle = builds.handle_of(home_of(self))
+        return (self.device.index, handle, self.nbytes(), 0, handle, 0, b"", False)
 
     def attach(cls: type, device: int, handle: tuple[Any, ...], size: int, *_: Any) -> torch.UntypedStorage:
         return _attached(lib, kind, device, handle)
 
-    def release(cls: type, *_: Any, **__: Any) -> None:
-        """Does nothing: shared memory is reference-counted."""
+    def release(cls: type, handle: tuple[Any, ...], *_: Any, **__: Any) -> None:
+        """The receiver has the storage already: drops the reference of a second handle."""
+        builds.shared_memory_at(handle)
 
     def reduced(storage: torch.UntypedStorage) -> tuple[Any, ...] | None:
         if storage.device.type != kind or not storage.nbytes():
