@@ -64,9 +64,10 @@ def test_the_tables_come_from_torch() -> None:
     assert "linalg_eig" not in mps
     assert not supported.needs_device_check("add.Tensor")
     assert supported.needs_device_check("mm")
-    assert "int64" in supported.denied_dtypes("MPS")["_convolution"]
-    assert "float16" not in supported.denied_dtypes("MPS")["_convolution"]
-    assert supported.denied_dtypes("CUDA") == {}
+    assert "int64" in supported.denied_dtypes()["_convolution"]
+    assert "float16" not in supported.denied_dtypes()["_convolution"]
+    assert supported.refusal_of("_convolution", "MPS", real=False) == supported.refusal_of("mm", "XPU", real=True)
+    assert supported.refusal_of("addmm_.out", "CUDA", real=False).kernel == "addmm_cuda"
 
 
 def test_refusals_agree_with_torchs_own_list() -> None:

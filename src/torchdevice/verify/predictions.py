@@ -46,6 +46,6 @@ def predict(kind: str, operator: str, dtype: str) -> Prediction:
     lacking = supported.lacks_kernel(short, kernels, ours) and not supported.decomposes(short)
     if lacking and dispatcher.has_kernel(operator, "CPU"):
         return Prediction(REFUSED, "native_functions.yaml has no kernel")
-    if dtype in supported.denied_dtypes(key).get(_CALLS.get(short, short), ()):
-        return Prediction(REFUSED, f"common_mps.py lists {dtype}")
+    if dtype in supported.refusal_of(_CALLS.get(short, short), key, real=True).dtypes:
+        return Prediction(REFUSED, f"{'common_mps.py' if key == 'MPS' else 'virtual/supported.py'} lists {dtype}")
     return Prediction(RUNS)

@@ -293,7 +293,6 @@ def _register(library: Library, device: str, support: Support, on: str) -> froze
     fallback_wanted = device == "mps" and os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") == "1"
     refusal = {"warn", "no_device_check"} if fallback_wanted else {"deny", "any_device"}
     native = library.native_kernels()
-    denied_dtypes = supported.denied_dtypes(key) if real else {}
     for functionality in library.functionalities():
         own = dispatcher.kernels_under(f"{functionality}{key}")
         whole = supported.whole(functionality, key, real)
@@ -313,10 +312,10 @@ def _register(library: Library, device: str, support: Support, on: str) -> froze
                     continue
                 flags = refusal
                 refused.add((name, functionality))
-            dtypes = denied_dtypes.get(short, ())
-            library.call("register", name, functionality, ",".join(flags), ",".join(dtypes))
+            dtypes, kernel = supported.refusal_of(short if space == "aten" else "", key, real)
+            library.call("register", name, functionality, ",".join(flags), ",".join(dtypes), kernel)
         library.call("fallback", functionality, ",".join(refusal) if real else "no_device_check")
-    for short, dtypes in denied_dtypes.items():
+    for short, dtypes in supported.denied_dtypes().items() if real and key == "MPS" else ():
         if dispatcher.has_kernel(f"aten::{short}", "CompositeImplicitAutograd"):
             library.call("guard_dtypes", short, ",".join(dtypes))
     return frozenset(refused)

@@ -42,7 +42,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_functionalities": (_STR, []),
     "td_init": (None, [_STR, _STR, _INT, _STR, _U64, _U64]),
     "td_native_kernels": (_STR, []),
-    "td_register": (None, [_STR, _STR, _STR, _STR]),
+    "td_register": (None, [_STR, _STR, _STR, _STR, _STR]),
     "td_guard_dtypes": (None, [_STR, _STR]),
     "td_fallback": (None, [_STR, _STR]),
     "td_repair_autograd": (_INT, []),

@@ -111,7 +111,7 @@ def needs_device_check(name: str) -> bool:
     return op.device_check if op else False
 
 
-# --------------------------------------------------------------------------------------------- dtypes that MPS refuses
+# ------------------------------------------------------------------------------------ dtypes that real kernels refuse
 # OpInfo names public functions. The kernels of these functions have other names.
 _KERNEL_OF = {
     "nn.functional.conv1d": ("_convolution",),
@@ -154,11 +154,54 @@ def _read_dict(node: ast.Dict) -> dict[str, tuple[str, ...] | None]:
     return entries
 
 
+class Refusal(NamedTuple):
+    """Dtypes that the real kernel of an operator refuses, and its name in the message of CUDA."""
+
+    dtypes: frozenset[str] = frozenset()
+    kernel: str = ""
+
+
+_INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})
+_HALVES = frozenset({"float16", "bfloat16"})
+_INT64, _UINT8 = frozenset({"int64"}), frozenset({"uint8"})
+# What the kernels of the CPU take. tests/virtual/test_dtypes.py compares it with torch's own database of operators.
+_REFUSED_BY_CUDA = {
+    "addmm mm": Refusal(_INTEGERS, "addmm_cuda"),
+    "addmv mv": Refusal(_INTEGERS, "addmv_impl_cuda"),
+    "addbmm baddbmm bmm _trilinear": Refusal(_INTEGERS, "baddbmm_cuda"),
+    "dot": Refusal(_INTEGERS, "dot"),
+    "vdot": Refusal(_INTEGERS, "vdot"),
+    "_convolution": Refusal(_INT64, "slow_conv2d_cuda"),
+    "max_pool2d_with_indices": Refusal(_INTEGERS, "max_pool2d_with_indices_out_cuda_frame"),
+    "max_pool3d_with_indices": Refusal(_INTEGERS, "max_pool3d_with_indices_out_frame"),
+    "avg_pool2d": Refusal(_INT64, "avg_pool2d_out_cuda_frame"),
+    "avg_pool3d": Refusal(_INT64, "avg_pool3d_out_cuda"),
+    "native_dropout_backward": Refusal(_INTEGERS | {"bool"}, "masked_scale"),
+    "upsample_bilinear2d": Refusal(_UINT8, "upsample_bilinear2d_out_frame"),
+    "upsample_bicubic2d": Refusal(_UINT8, "upsample_bicubic2d_out_frame"),
+    "_upsample_bilinear2d_aa _upsample_bicubic2d_aa": Refusal(_UINT8, "upsample_gen2d_out_frame"),
+    "angle": Refusal(_HALVES, "angle_cuda"),
+    "histc": Refusal(_HALVES, "histc"),
+    "igamma": Refusal(_HALVES, "igamma_cuda"),
+    "igammac": Refusal(_HALVES, "igammac_cuda"),
+}
+
+
 @cache
-def denied_dtypes(key: str) -> dict[str, frozenset[str]]:
-    """Operator (without `aten::`) → names of the dtypes that the real kernel refuses. Known only for MPS."""
-    if key != "MPS":
-        return {}
+def _refused_by_cuda() -> dict[str, Refusal]:
+    return {name: refusal for names, refusal in _REFUSED_BY_CUDA.items() for name in names.split()}
+
+
+def refusal_of(name: str, key: str, real: bool) -> Refusal:
+    """The dtypes that an operator refuses, by name without `aten::`. A virtual `cuda` refuses without `real` too."""
+    if key == "CUDA":
+        return _refused_by_cuda().get(name.partition(".")[0].removesuffix("_"), Refusal())
+    return Refusal(denied_dtypes().get(name, frozenset())) if real and key == "MPS" else Refusal()
+
+
+@cache
+def denied_dtypes() -> dict[str, frozenset[str]]:
+    """Operator (without `aten::`) → names of the dtypes that the kernel of MPS refuses."""
     denied: dict[str, frozenset[str]] = {}
     lists = mps_lists().get("UNIMPLEMENTED_XFAILLIST", {})
     for opinfo, dtypes in lists.items():

@@ -150,8 +150,10 @@ API int td_init(
 // One line "dispatch key \t operator" per registration of td_init. td_register must not replace these.
 API const char* td_native_kernels() { return native_kernels().c_str(); }
 
-// `name` with namespace and overload, in the notation of the dispatcher: aten::add.Tensor
-API int td_register(const char* name, const char* kind, const char* flags, const char* denied_dtypes) {
+// `name` with namespace and overload, in the notation of the dispatcher: aten::add.Tensor. `refusing_kernel` is named in the
+// error for a denied dtype; empty: the error is that of MPS.
+API int td_register(
+    const char* name, const char* kind, const char* flags, const char* denied_dtypes, const char* refusing_kernel) {
   return guarded([&] {
     const std::string full(given(name, "name"));
     const auto colon = full.find("::");
@@ -161,6 +163,7 @@ API int td_register(const char* name, const char* kind, const char* flags, const
     uint32_t how = flags_of(flags);
     if (op && !backing.computes(*op, key)) how |= kOnHost;
     auto* record = make_record(full, how, dtypes_of(denied_dtypes), key);
+    record->refusing_kernel = given(refusing_kernel, "kernel");
     Quiet quiet;  // torch warns if one of its own kernels is overridden
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     auto direct = op && key == DispatchKey::Dense ? direct_kernel(*op, record) : std::nullopt;

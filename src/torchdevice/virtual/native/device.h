@@ -354,7 +354,7 @@ struct OpRecord {
   const Wider* wider = nullptr;  // the CPU has no kernel for some dtypes
   uint32_t flags = 0;
   uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the kernel of the real backend refuses
-  const char* refusing_kernel = nullptr;  // its name in CUDA's message
+  std::string refusing_kernel;  // its name in CUDA's message; empty: the message of MPS
   uint64_t boxed_dtypes = 0;  // dtypes of the first tensor that a kernel with a signature leaves to the boxed kernel
   std::atomic<uint64_t> calls{0}, denied{0}, on_host{0};
   std::atomic<const std::vector<uint8_t>*> plan{nullptr};  // the relevant arguments; set at the first call
@@ -400,11 +400,6 @@ const Wider* wider_of(std::string_view name);  // null: no conversion is needed
 uint64_t dtypes_of_first(const Wider* rule);  // those that are converted; 0: other arguments decide too
 // Calls `run` with arguments of a wider dtype on the stack. False: no conversion was needed, and nothing was done.
 bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run);
-struct RefusedDtypes {
-  uint64_t dtypes = 0;  // one bit per ScalarType
-  const char* kernel = nullptr;
-};
-RefusedDtypes refused_by_cuda(std::string_view name);  // by its kernel; none on other devices
 
 // ---- graphs.cpp; "capturing" refers to the calling thread
 int64_t capture_begin(const c10::MempoolId_t& pool);

@@ -1,5 +1,5 @@
-// Dtypes that GPU kernels support and CPU kernels do not: the CPU computes in a wider dtype. Dtypes that CPU kernels support
-// and CUDA's do not: they are refused. tests/virtual/test_dtypes.py compares the tables with torch's own database of operators.
+// Dtypes that GPU kernels support and CPU kernels do not: the CPU computes in a wider dtype.
+// tests/virtual/test_dtypes.py compares the table with torch's own database of operators.
 #include "relabel.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -61,46 +61,6 @@ const Wider kWider[] = {
     {" histc ", kIntegers},
 };
 
-struct Refused {
-  const char* ops;
-  uint64_t dtypes;
-  const char* kernel;  // the name in the message
-};
-
-// cuBLAS has no integers.
-const Refused kRefused[] = {
-    {" addmm mm ", kIntegers, "addmm_cuda"},
-    {" addmv mv ", kIntegers, "addmv_impl_cuda"},
-    {" addbmm baddbmm bmm _trilinear ", kIntegers, "baddbmm_cuda"},
-    {" dot ", kIntegers, "dot"},
-    {" vdot ", kIntegers, "vdot"},
-    {" _convolution convolution ", bits(ScalarType::Long), "slow_conv2d_cuda"},
-    {" max_pool2d_with_indices ", kIntegers, "max_pool2d_with_indices_out_cuda_frame"},
-    {" max_pool3d_with_indices ", kIntegers, "max_pool3d_with_indices_out_frame"},
-    {" avg_pool2d ", bits(ScalarType::Long), "avg_pool2d_out_cuda_frame"},
-    {" avg_pool3d ", bits(ScalarType::Long), "avg_pool3d_out_cuda"},
-    {" native_dropout_backward ", kIntegers | kBool, "masked_scale"},
-    {" upsample_bilinear2d ", bits(ScalarType::Byte), "upsample_bilinear2d_out_frame"},
-    {" upsample_bicubic2d ", bits(ScalarType::Byte), "upsample_bicubic2d_out_frame"},
-    {" _upsample_bilinear2d_aa _upsample_bicubic2d_aa ", bits(ScalarType::Byte), "upsample_gen2d_out_frame"},
-    {" angle ", kHalves, "angle_cuda"},
-    {" histc ", kHalves, "histc"},
-    {" igamma ", kHalves, "igamma_cuda"},
-    {" igammac ", kHalves, "igammac_cuda"},
-};
-
-// `table` has a column `ops`. The name has a namespace, and may have an overload.
-template <class Row, size_t n>
-const Row* row_of(const Row (&table)[n], std::string_view name) {
-  constexpr std::string_view kNamespace = "aten::";
-  if (name.substr(0, kNamespace.size()) != kNamespace) return nullptr;
-  std::string op(name.substr(kNamespace.size(), name.find('.') - kNamespace.size()));
-  if (op.back() == '_') op.pop_back();
-  for (const Row& each : table)
-    if (std::string_view(each.ops).find(" " + op + " ") != std::string_view::npos) return &each;
-  return nullptr;
-}
-
 ScalarType widened(ScalarType type) {
   if (c10::isComplexType(type)) return ScalarType::ComplexFloat;
   if (type == ScalarType::Bool) return ScalarType::Byte;
@@ -118,16 +78,17 @@ ScalarType narrowed(ScalarType type, ScalarType wide, ScalarType narrow) {
 }  // namespace
 
 const Wider* wider_of(std::string_view name) {
-  return config.is_mps() || !backing.is_host() ? nullptr : row_of(kWider, name);
+  constexpr std::string_view kNamespace = "aten::";
+  if (config.is_mps() || !backing.is_host() || name.substr(0, kNamespace.size()) != kNamespace) return nullptr;
+  std::string op(name.substr(kNamespace.size(), name.find('.') - kNamespace.size()));
+  if (op.back() == '_') op.pop_back();
+  for (const Wider& each : kWider)
+    if (std::string_view(each.ops).find(" " + op + " ") != std::string_view::npos) return &each;
+  return nullptr;
 }
 
 uint64_t dtypes_of_first(const Wider* rule) {
   return rule != nullptr && rule->statistics != Statistics::kNone ? rule->from : 0;
-}
-
-RefusedDtypes refused_by_cuda(std::string_view name) {
-  const Refused* row = config.type == c10::kCUDA ? row_of(kRefused, name) : nullptr;
-  return row ? RefusedDtypes{row->dtypes, row->kernel} : RefusedDtypes{};
 }
 
 namespace {

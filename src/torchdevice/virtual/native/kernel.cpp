@@ -62,7 +62,7 @@ void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t bas
     });
   if (!first || ((record->denied_dtypes >> static_cast<int>(*first)) & 1) == 0) return;
   record->denied++;
-  if (record->refusing_kernel != nullptr)
+  if (!record->refusing_kernel.empty())
     TORCH_CHECK_NOT_IMPLEMENTED(false, '"', record->refusing_kernel, "\" not implemented for '", c10::toString(*first), "'");
   TORCH_CHECK(false, "'", op.schema().operator_name(), "' is not implemented for '", *first, "' on the MPS device.");
 }
@@ -452,9 +452,7 @@ OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes, 
     slot->alert = alert_of(slot->name);
     slot->wider = wider_of(slot->name);
     slot->flags = slot->name.rfind("c10d::", 0) == 0 ? flags | kWritesAll : flags;
-    const auto by_cuda = refused_by_cuda(slot->name);
-    slot->denied_dtypes = denied_dtypes | by_cuda.dtypes;
-    slot->refusing_kernel = by_cuda.kernel;
+    slot->denied_dtypes = denied_dtypes;
     slot->boxed_dtypes = slot->denied_dtypes | dtypes_of_first(slot->wider);
   }
   return slot;
