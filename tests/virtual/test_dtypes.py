@@ -79,6 +79,7 @@ def test_what_torchs_database_says_that_cuda_refuses_is_refused() -> None:
     x = torch.ones(2, 2, device="cuda", dtype=torch.int64)
     with pytest.raises(NotImplementedError, match="\"addmm_cuda\" not implemented for 'Long'"):
         x @ x
+    assert (x[:0] @ x).shape == (0, 2)  # CUDA launches no kernel for it
     assert torch.equal((x.float() @ x.float()).cpu(), torch.full((2, 2), 2.0))
 
 

@@ -84,6 +84,15 @@ def test_the_order_of_coalesced_indices_is_checked() -> None:
     for places in ((1, 0), (1, 1)):
         with pytest.raises(RuntimeError, match="uncoalesced"):
             made(*places)
+    grid = torch.tensor([[0, 1], [2, 0]], device="cuda")
+    with torch.sparse.check_sparse_tensor_invariants():
+        made_of_two = torch.sparse_coo_tensor(grid, values, (3, 3), is_coalesced=True)
+        assert torch.sparse.check_sparse_tensor_invariants.is_enabled()
+        with pytest.raises(RuntimeError, match="uncoalesced"):
+            torch.sparse_coo_tensor(grid.flip(1), values, (3, 3), is_coalesced=True)
+        assert torch.sparse.check_sparse_tensor_invariants.is_enabled()
+    assert made_of_two.is_coalesced()
+    assert made_of_two.device.type == "cuda"
 
 
 @on("cuda")

@@ -56,7 +56,7 @@ class Calls(core.DispatchMode):
             if there and dense and is_refusal(error):
                 self.refused[call._replace(operator=_inner(str(error)) or call.operator)] = str(error)
             raise
-        if there and dense:
+        if there and dense and all(tensor.numel() for tensor in tensors):  # for empty ones no kernel may run
             self.ran.add(call)
         return result
 

@@ -56,11 +56,14 @@ Records& records() {
 
 void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t base, OpRecord* record) {
   std::optional<c10::ScalarType> first;  // the others are indices, masks, parameters
-  for (size_t i = base; i < stack.size() && !first; i++)
+  bool empty = false;
+  for (size_t i = base; i < stack.size(); i++)
     each_tensor(stack[i], [&](const Tensor& t) {
       if (!first) first = t.scalar_type();
+      empty |= t.numel() == 0;
     });
   if (!first || ((record->denied_dtypes >> static_cast<int>(*first)) & 1) == 0) return;
+  if (empty && !record->refusing_kernel.empty()) return;  // CUDA launches no kernel for an empty tensor
   record->denied++;
   if (!record->refusing_kernel.empty())
     TORCH_CHECK_NOT_IMPLEMENTED(false, '"', record->refusing_kernel, "\" not implemented for '", c10::toString(*first), "'");

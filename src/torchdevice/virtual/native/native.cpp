@@ -3,12 +3,14 @@
 // no C++ signature, which differs between torch versions.
 #include "relabel.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/_validate_sparse_coo_tensor_args.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/cudnn_is_acceptable.h>
 #include <ATen/ops/grid_sampler_2d.h>
@@ -495,6 +497,23 @@ void validate_coo(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
 }
 
+// The composite calls that check in C++, not by the dispatcher, if torch.sparse.check_sparse_tensor_invariants is on.
+void make_coo(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  struct Unchecked {
+    Unchecked() { at::globalContext().setCheckSparseTensorInvariants(false); }
+    ~Unchecked() { at::globalContext().setCheckSparseTensorInvariants(true); }
+  };
+  std::optional<Unchecked> unchecked;
+  const std::optional<bool> checked = at::globalContext().checkSparseTensorInvariants();  // a bool in torch 2.9
+  if (checked && *checked) {
+    at::_validate_sparse_coo_tensor_args(
+        tensor(op, stack, "indices"), tensor(op, stack, "values"), argument(op, *stack, "size").toIntVector(),
+        argument(op, *stack, "is_coalesced").toOptional<bool>());
+    unchecked.emplace();
+  }
+  op.redispatchBoxed(DispatchKeySet(DispatchKey::AutogradCPU), stack);
+}
+
 // The CPU's kernel refuses complex numbers.
 void sum_of_numbers(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   const Tensor self = tensor(op, stack, "self"), out = tensor(op, stack, "out");
@@ -646,6 +665,8 @@ const Row kRows[] = {
     {"_use_miopen_ctc_loss.Tensor", answer_false, kBackend | kGpuOnly | kForHost},
     {"record_stream", record_stream, kBackend},
     {"_validate_sparse_coo_tensor_args", validate_coo, kBackend | kAutograd},
+    {"sparse_coo_tensor.indices_size", make_coo, kBackend | kAutograd},
+    {"_sparse_coo_tensor_unsafe", make_coo, kBackend | kAutograd},
 };
 
 std::string& registered() {
