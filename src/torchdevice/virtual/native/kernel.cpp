@@ -60,7 +60,7 @@ void refuse_dtypes(const c10::OperatorHandle& op, const Stack& stack, size_t bas
   for (size_t i = base; i < stack.size(); i++)
     each_tensor(stack[i], [&](const Tensor& t) {
       if (!first) first = t.scalar_type();
-      empty |= t.numel() == 0;
+      empty |= !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && t.numel() == 0;
     });
   if (!first || ((record->denied_dtypes >> static_cast<int>(*first)) & 1) == 0) return;
   if (empty && !record->refusing_kernel.empty()) return;  // CUDA launches no kernel for an empty tensor
