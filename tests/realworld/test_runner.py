@@ -64,3 +64,15 @@ def test_judges_repeat_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     row = runner.measure(PROGRAM, modes.BY_NAME["cuda reference"])
     assert row["values"] == [1.0]
     assert row["apart"] == pytest.approx(0.5)
+
+
+def test_the_judge_on_a_gpu_imports_no_package_of_cuda() -> None:
+    judged = [program for program in table.PROGRAMS if program.in_torch]
+    assert len(judged) > 6
+    for program in judged:
+        assert program.on_cpu[: len(program.in_torch)] == program.in_torch  # so the digest covers it
+        judge = modes.BY_NAME["cuda reference"].replacements(program)
+        assert judge == program.in_torch
+        assert modes.BY_NAME["cuda"].replacements(program) == program.on_mps
+        assert program.text(judge) != program.text()
+        assert '"cuda' in program.text(judge)
