@@ -54,7 +54,7 @@ def test_the_section_says_none_until_there_is_a_file() -> None:
     assert list(seen.section([]))[-1] == "Seen on a real device: none yet."
     row = replace(seen.row_of(RECORD), name="M2|<b>")
     assert list(seen.section([row]))[-1] == (
-        "| M2\\|&lt;b> (mps) | macOS 15.1 | 2.13.0 | 2026-11-17 | 6 agrees, 5 differs, 1 skipped, 1 crashed | 5 |"
+        "| M2\\|&lt;b> (mps) | macOS 15.1 | 2.13.0 | 2026-11-17 | 6 agree, 5 differ, 1 skipped, 1 crashed | 5 |"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -11,9 +12,10 @@ from pathlib import Path
 from torchdevice.printable import printable
 from torchdevice.verify.findings import STATUSES
 from torchdevice.verify.record import Record
-from torchdevice.verify.summary import disagreements
+from torchdevice.verify.summary import PLURAL, disagreements
 
 KEPT = Path(__file__).parent / "seen.json"
+_BUILD = re.compile(r"(?<=\d)-.*")  # the end of a kernel's version: how it was built
 NONE_YET = "Seen on a real device: none yet."
 HEADINGS = """| device | system | torch | date | checks | disagreements |
 | --- | --- | --- | --- | --- | ---: |"""
@@ -59,7 +61,7 @@ def row_of(record: Record) -> Seen:
     return Seen(
         machine["device"],
         machine["device_name"],
-        machine["system"],
+        _BUILD.sub("", machine["system"]),
         machine["torch"],
         machine["torchdevice"],
         record.date,
@@ -92,7 +94,7 @@ def section(rows: Sequence[Seen]) -> Iterator[str]:
         return
     yield HEADINGS
     for row in rows:
-        checks = ", ".join(f"{number} {status}" for status, number in row.checks.items())
+        checks = ", ".join(f"{number:,} {PLURAL.get(status, status)}" for status, number in row.checks.items())
         cells = (f"{row.name} ({row.device})", row.system, row.torch, row.date, checks, str(len(row.disagreements)))
         yield f"| {' | '.join(map(cell, cells))} |"
 

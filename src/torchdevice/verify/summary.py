@@ -11,7 +11,7 @@ from torchdevice.verify.parts import PARTS, Part
 from torchdevice.verify.record import Record
 from torchdevice.verify.worker import START
 
-_PLURAL = {AGREES: "agree", DIFFERS: "differ"}
+PLURAL = {AGREES: "agree", DIFFERS: "differ"}
 GOOD_MARK, BAD_MARK, NO_MARK = "✓", "✗", "–"
 
 
@@ -50,7 +50,7 @@ def lines(record: Record) -> list[Line]:
 def _line(record: Record, part: Part) -> Line:
     found = [finding for finding in record.findings if finding.part == part.name]
     counts = Counter(finding.status for finding in found)
-    texts = [f"{counts[status]} {_PLURAL.get(status, status)}" for status in STATUSES if counts[status]]
+    texts = [f"{counts[status]} {PLURAL.get(status, status)}" for status in STATUSES if counts[status]]
     total = sum(stage.checks for stage in record.stages if stage.part == part.name)
     if len(found) < total:
         texts.append(f"{total - len(found)} of {total} not run yet")
