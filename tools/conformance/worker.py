@@ -25,6 +25,7 @@ REFUSALS = (
     "RuntimeError: Adaptive pool MPS: ",
     "TypeError: Cannot convert a MPS Tensor to float64",
     "TypeError: Trying to convert ComplexDouble to the MPS",
+    'NotImplementedError: "',
     "NotImplementedError: The operator '",
     "NotImplementedError: Could not run 'new_compressed_tensor' from the 'mps:0' device",
 )
