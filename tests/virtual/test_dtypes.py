@@ -29,6 +29,18 @@ if hasattr(torch, "bcomplex32"):  # since 2.14
     WIDER[torch.bcomplex32] = torch.complex64
 
 
+with_database = pytest.mark.skipif(
+    importlib.util.find_spec("expecttest") is None, reason="torch.testing needs expecttest"
+)
+
+
+def _database() -> list[Any]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    warnings.simplefilter("ignore")
+    return op_db
+
+
 def _wide(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.is_conj():  # the CPU cannot copy a lazy conjugate of bcomplex32
@@ -37,14 +49,11 @@ def _wide(value: Any) -> Any:
     return type(value)(map(_wide, value)) if isinstance(value, (list, tuple)) else value
 
 
-@pytest.mark.skipif(importlib.util.find_spec("expecttest") is None, reason="torch.testing needs expecttest")
+@with_database
 @on("cuda")
 def test_what_torchs_database_says_of_cuda_holds() -> None:
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    warnings.simplefilter("ignore")
     seen = 0
-    for op in op_db:
+    for op in _database():
         for dtype in sorted(op.dtypesIfCUDA - op.dtypes, key=str) if op.name not in ONLY_ON_A_GPU else ():
             sample = next(iter(op.sample_inputs("cuda", dtype)))
             result = op(sample.input, *sample.args, **sample.kwargs)
@@ -61,14 +70,11 @@ def test_what_torchs_database_says_of_cuda_holds() -> None:
     assert seen > 40
 
 
-@pytest.mark.skipif(importlib.util.find_spec("expecttest") is None, reason="torch.testing needs expecttest")
+@with_database
 @on("cuda")
 def test_what_torchs_database_says_that_cuda_refuses_is_refused() -> None:
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    warnings.simplefilter("ignore")
     seen = 0
-    for op in op_db:
+    for op in _database():
         # Without a GPU the database says that CUDA lacks bfloat16, where it asks for the capability of the GPU.
         refused = op.dtypes - op.dtypesIfCUDA
         refused -= {torch.bfloat16} if torch.float16 not in refused else set()

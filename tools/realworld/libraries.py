@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.realworld.program import Program, Replacements
+from tools.realworld.program import Program, Replacements, by_package
 
 TRANSFORMERS = ("transformers", "accelerate")
 DIFFUSERS = ("diffusers", "transformers", "accelerate")
@@ -36,19 +36,9 @@ PROGRAMS = (
     Program("transformers_clip", ("transformers",)),
     Program("transformers_whisper", ("transformers",), tolerance=5e-3),
     Program("transformers_sdpa", ("transformers",)),
-    Program(
-        "transformers_flash_attention",
-        ("transformers",),
-        in_torch=(("flash_attention_2", "sdpa"),),
-        on_cpu=(("flash_attention_2", "sdpa"), ("cuda", "cpu")),
-    ),
+    by_package("transformers_flash_attention", ("transformers",), (("flash_attention_2", "sdpa"),)),
     Program("transformers_mamba", ("transformers",)),
-    Program(
-        "diffusers_xformers",
-        ("diffusers",),
-        in_torch=(("model.enable_xformers_memory_efficient_attention()\n", ""),),
-        on_cpu=(("model.enable_xformers_memory_efficient_attention()\n", ""), ("cuda", "cpu")),
-    ),
+    by_package("diffusers_xformers", ("diffusers",), (("model.enable_xformers_memory_efficient_attention()\n", ""),)),
     Program("transformers_compile", ("transformers",), tolerance=1e-2),
     Program("accelerate_loop", ("accelerate",), on_cpu=ON_CPU, tolerance=1e-2),
     Program("accelerate_notebook_launcher", ("accelerate",), on_cpu=ON_CPU, gpus=2),

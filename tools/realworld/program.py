@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent / "programs"
 Replacements = tuple[tuple[str, str], ...]
@@ -70,3 +71,10 @@ def replaced(text: str, replacements: Replacements) -> str:
     for old, new in replacements:
         text = text.replace(old, new)
     return text
+
+
+def by_package(
+    name: str, packages: tuple[str, ...], in_torch: Replacements, cpu: tuple[str, str] = ("cuda", "cpu"), **more: Any
+) -> Program:
+    """A program of a package that computes by CUDA. `in_torch` makes it one with torch's own functions."""
+    return Program(name, packages, in_torch=in_torch, on_cpu=(*in_torch, cpu), **more)

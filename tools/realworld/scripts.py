@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tools.realworld.program import Program, Replacements
+from tools.realworld.program import Program, Replacements, by_package
 
 CPU = (("cuda", "cpu"),)
 # What torch.cpu has no word for.
@@ -251,26 +249,16 @@ FLA: Replacements = (
     ),
 )
 TRITON: Replacements = (("total = add(x, y)", "total = x + y"),)
-
-
-def _by_package(
-    name: str, in_torch: Replacements, *packages: str, cpu: tuple[str, str] = ("cuda", "cpu"), **more: Any
-) -> Program:
-    return Program(name, packages, in_torch=in_torch, on_cpu=(*in_torch, cpu), **more)
-
-
 PACKAGES = (
-    _by_package("flash_attn_model", FLASH_ATTN, fast=True),
-    _by_package("triton_kernel", TRITON, "triton", "numpy"),
-    _by_package("liger_kernels", LIGER, "liger-kernel", "triton", "numpy", tolerance=1e-3),
-    _by_package("linear_attention", FLA, "flash-linear-attention", "triton", "numpy", tolerance=1e-3),
-    _by_package("mamba_scan", MAMBA, fast=True),
-    _by_package(
+    by_package("flash_attn_model", (), FLASH_ATTN, fast=True),
+    by_package("triton_kernel", ("triton", "numpy"), TRITON),
+    by_package("liger_kernels", ("liger-kernel", "triton", "numpy"), LIGER, tolerance=1e-3),
+    by_package("linear_attention", ("flash-linear-attention", "triton", "numpy"), FLA, tolerance=1e-3),
+    by_package("mamba_scan", (), MAMBA, fast=True),
+    by_package(
         "mamba_language_model",
+        ("mamba-ssm", "triton", "numpy"),
         MAMBA_SSM,
-        "mamba-ssm",
-        "triton",
-        "numpy",
         cpu=('to("cuda")', 'to("cpu")'),
         tolerance=1e-3,
     ),
