@@ -330,6 +330,7 @@ bool autograd_threads_run();
 
 // ---- hooks.cpp
 void install_hooks();
+const at::Generator& virtual_generator(const std::optional<at::Generator>& asked, Device device);  // `asked`, or the default
 at::Generator backing_generator(const std::optional<at::Generator>& asked, Device device);
 // While set, torch.Generator(device=…) returns the device's default generator instead of a new one.
 void hand_out_default_generators(bool yes);
@@ -411,6 +412,9 @@ bool capturing();
 [[noreturn]] void refuse_to_wait();  // raises CUDA's error for a host that waits for captured work
 void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from);
+// The generator that a replay draws from: it has the present state of `asked`, or of the default, also if that is given
+// another state later.
+at::Generator capture_generator(const std::optional<at::Generator>& asked, Device device);
 void capture_copy(const Tensor& self, const Tensor& src);  // recorded by the copy kernel, which is not boxed
 void capture_own(const Tensor& made);                      // created by a kernel that is not recorded
 void capture_touch(const Tensor& written);                 // save the content of a tensor that is older than the capture

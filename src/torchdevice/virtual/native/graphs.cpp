@@ -41,7 +41,7 @@ struct Graph {
   // same capture.
   std::set<const StorageImpl*> own;
   std::vector<Tensor> held;                // those of them that no call created: their addresses are kept
-  std::vector<std::pair<at::Generator, Tensor>> generators;  // of the devices, with their states
+  std::vector<std::pair<at::Generator, Tensor>> generators;  // of the backing, with their states before the capture
   std::unordered_map<const void*, c10::Storage> lent;        // storages over memory of the pool, by its address
   Tensor seed, offset;                                       // CUDA's graphs keep two numbers on the device
 
@@ -109,6 +109,13 @@ bool is_in_pool_of(const Graph& graph, const Tensor& t) {
   return impl->has_storage() && is_of_pool(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks(), graph.pool);
 }
 
+void keep_state(Graph& graph, at::Generator generator) {
+  for (const auto& kept : graph.generators)
+    if (kept.first == generator) return;
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  graph.generators.emplace_back(generator, generator.get_state());
+}
+
 // A tensor over the same memory without a reference to it, if the memory is in the graph's pool and may be reused.
 Tensor without_memory(Graph& graph, const Tensor& t) {
   if (!is_virtual(t) || t.is_nested() || t.is_quantized() || !is_in_pool_of(graph, t)) return t;
@@ -165,6 +172,16 @@ void capture_call(
   graph.calls.push_back(std::move(noted));
 }
 
+at::Generator capture_generator(const std::optional<at::Generator>& asked, Device device) {
+  const auto found = captured();
+  const at::Generator inner = backing_generator(asked, device);
+  if (found) {
+    std::lock_guard<std::mutex> lock(found->mutex);
+    keep_state(*found, inner);
+  }
+  return virtual_generator(asked, device).graphsafe_get_state();
+}
+
 bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && !replaying && captured(); }
 
 void refuse_to_wait() {
@@ -180,9 +197,7 @@ int64_t capture_begin(const c10::MempoolId_t& pool) {
   graph->seed = at::empty({1}, number);
   graph->offset = at::empty({1}, number);
   for (int i = 0; i < config.count; i++) {
-    at::Generator generator = backing_generator(std::nullopt, Device(config.type, static_cast<DeviceIndex>(i)));
-    std::lock_guard<std::mutex> lock(generator.mutex());
-    graph->generators.emplace_back(generator, generator.get_state());
+    keep_state(*graph, backing_generator(std::nullopt, Device(config.type, static_cast<DeviceIndex>(i))));
   }
   c10::ThreadLocalDebugInfo::_push(slot(), std::make_shared<Capture>(graph));
   auto& g = graphs();

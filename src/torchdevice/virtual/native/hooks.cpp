@@ -234,13 +234,16 @@ void install_hooks() {
   hide_backing();
 }
 
-at::Generator backing_generator(const std::optional<at::Generator>& asked, Device device) {
-  if (!asked.has_value() || !asked->defined())
-    return static_cast<VirtualGenerator*>(default_generator(device.index()).unsafeGetGeneratorImpl())->inner;
+const at::Generator& virtual_generator(const std::optional<at::Generator>& asked, Device device) {
+  if (!asked.has_value() || !asked->defined()) return default_generator(device.index());
   TORCH_CHECK(
       asked->device().type() == config.type, "Expected a '", config.type, "' device type for generator but found '",
       asked->device().type(), "'");
-  return static_cast<VirtualGenerator*>(asked->unsafeGetGeneratorImpl())->inner;
+  return *asked;
+}
+
+at::Generator backing_generator(const std::optional<at::Generator>& asked, Device device) {
+  return static_cast<VirtualGenerator*>(virtual_generator(asked, device).unsafeGetGeneratorImpl())->inner;
 }
 
 void hand_out_default_generators(bool yes) { default_generators_wanted = yes; }

@@ -323,8 +323,13 @@ void compute(
   std::optional<Drawing> drawing;
   if (const uint8_t at = generator_of(record); C10_UNLIKELY(at != kNone)) {
     const Device device = call.device ? *call.device : Device(config.type, current_device());
-    if (at == kImplied) drawing.emplace(device);
-    else (*stack)[base + at] = backing_generator((*stack)[base + at].toOptional<at::Generator>(), device);
+    if (at == kImplied) {
+      drawing.emplace(device);
+    } else {
+      const auto asked = (*stack)[base + at].toOptional<at::Generator>();
+      if (noting) before[at] = capture_generator(asked, device);
+      (*stack)[base + at] = backing_generator(asked, device);
+    }
   }
   try {
     at::AutoDispatchBelowADInplaceOrView guard;
