@@ -1,4 +1,9 @@
-"""Runs a test's body in a process of its own that has a virtual device: `@on("cuda:2")` above a test function."""
+"""Runs a test's body in a process of its own that has a virtual device: `@on("cuda:2")` above a test function.
+
+With TORCHDEVICE_TEST_ON=cuda the real CUDA computes for the virtual `mps` and `xpu`. With
+TORCHDEVICE_TEST_ON=virtual-xpu another virtual device computes, on a machine without an accelerator. It has no backward
+of the fused cells of recurrent networks, so their tests fail there.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,8 @@ import pytest
 from tests import children
 from tests.checkout import ROOT, source_paths
 
+BACKING = os.environ.get("TORCHDEVICE_TEST_ON", "")
+COMPUTING = BACKING.removeprefix("virtual-")
 TIMEOUT = int(os.environ.get("TORCHDEVICE_TEST_SECONDS", "240"))  # sanitizers take longer
 
 
@@ -35,20 +42,27 @@ def run_python(
     )
 
 
-def on(device: str, env: dict[str, str] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The body runs in a child process where `device` (as in TORCHDEVICE_VIRTUAL) is installed; "" installs nothing."""
+def on(
+    device: str, env: dict[str, str] | None = None, only_cpu: str = ""
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The body runs in a child process where `device` (as in TORCHDEVICE_VIRTUAL) is installed; "" installs nothing.
+
+    `only_cpu` says why the test holds only if the CPU computes for the device.
+    """
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         @pytest.mark.virtual
         @functools.wraps(body)
         def test(**parameters: Any) -> None:
+            if BACKING and device and (only_cpu or device.startswith(COMPUTING)):
+                pytest.skip(only_cpu or f"{COMPUTING} computes")
             name = f"{body.__module__}:{body.__name__}"
             done = children.run_module(
                 "tests.virtual.harness",
                 device,
                 name,
                 repr(parameters),
-                environment=environment(**(env or {})),
+                environment=environment(**({"TORCHDEVICE_TEST_ON": BACKING} if BACKING else {}), **(env or {})),
                 timeout=TIMEOUT,
             )
             assert done.returncode == 0, (
@@ -61,12 +75,25 @@ def on(device: str, env: dict[str, str] | None = None) -> Callable[[Callable[...
     return decorate
 
 
+def install(device: str) -> None:
+    """The virtual device, and what computes for it in this run of the tests."""
+    from tests.virtual import backed
+    from torchdevice import virtual
+
+    if "@" in device or not BACKING:
+        virtual.from_environment(device)
+    elif BACKING != COMPUTING:
+        kind, *rest = device.split(":")
+        count = max([1, *(int(part) for part in rest if part.isdigit())])
+        backed.install(kind, COMPUTING, support="real" if "real" in rest else "all", count=count)
+    else:
+        virtual.from_environment(f"{device}@{BACKING}")
+
+
 def main() -> None:
     device, name, parameters = sys.argv[1:4]
     if device:
-        import torchdevice.virtual
-
-        torchdevice.virtual.from_environment(device)
+        install(device)
     module, _, function = name.partition(":")
     getattr(importlib.import_module(module), function).body(**eval(parameters))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import pytest
@@ -343,3 +344,77 @@ def test_run_as_cuda_where_there_is_only_the_cpu() -> None:
     refused = python("-m", "torchdevice", "run", "--as", "cuda", "--virtual", "cuda", "-c", code)
     assert refused.returncode == 2
     assert "not allowed with" in refused.stderr
+
+
+@on("")
+def test_collectives_work_on_an_accelerator_that_has_none() -> None:
+    """A Mac: c10d has no kernels for MPS."""
+    import torch.distributed as dist
+
+    names = {schema.name for schema in torch._C._jit_get_all_schemas()}
+    backed.install("cuda", on="mps", lacking={name for name in names if name.startswith("c10d::")})
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    x, gathered = torch.ones(3, device="cuda"), [torch.zeros(3, device="cuda")]
+    dist.all_reduce(x)
+    dist.all_gather(gathered, x)
+    assert (x.tolist(), gathered[0].tolist()) == ([1.0] * 3, [1.0] * 3)
+    model = nn.parallel.DistributedDataParallel(nn.Linear(3, 1).to("cuda"))
+    model(x).sum().backward()
+    assert model.module.weight.grad.tolist() == [[1.0] * 3]
+    dist.destroy_process_group()
+
+
+@on("")
+def test_the_accelerators_memory_is_not_sent_to_another_process() -> None:
+    backed.install("cuda", on="mps")
+    x = torch.ones(3, device="cuda")
+    assert x.share_memory_() is x  # as on CUDA, where it does nothing
+    assert x.is_shared()
+    with pytest.raises(VirtualDeviceUnavailable, match=r"its memory belongs to mps.*\nHint: send `tensor.cpu\(\)`"):
+        ForkingPickler.dumps(x)
+
+
+@on("", env={"TORCHDEVICE_VIRTUAL_MEMORY": "1MiB"})
+def test_a_refused_allocation_is_counted_once() -> None:
+    backed.install("cuda", on="mps")
+    x = torch.ones(150_000, device="cuda")
+    with pytest.raises(torch.OutOfMemoryError):
+        x + x
+    assert torch.cuda.memory_stats()["num_ooms"] == 1
+
+
+@on("")
+def test_a_mac_counts_in_float32_on_every_accelerator() -> None:
+    backed.install("mps", on="cuda")
+    index, weights = torch.tensor([0, 1, 1], device="mps"), torch.tensor([1, 2, 3])
+    for dtype, expected in ((torch.int64, torch.int32), (torch.float32, torch.float32)):
+        found = torch.bincount(index, weights.to(dtype).to("mps"))
+        assert (found.dtype, found.tolist()) == (expected, [1, 5])
+
+
+@on("")
+def test_events_of_two_devices_are_refused_by_the_virtual_name() -> None:
+    backed.install("cuda", on="mps", count=2)
+    events = []
+    for index in range(2):
+        with torch.cuda.device(index):
+            events.append(torch.cuda.Event(enable_timing=True))
+            events[-1].record()
+    with pytest.raises(RuntimeError, match="CUDA error: invalid resource handle"):
+        events[0].elapsed_time(events[1])
+
+
+@on("")
+def test_a_mac_has_one_stream_and_programs_have_many() -> None:
+    backed.install("cuda", on="mps")
+    x, graph, side = torch.ones(2, device="cuda"), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    assert side != torch.cuda.default_stream() == torch.cuda.current_stream()
+    with torch.cuda.stream(side):
+        assert torch.cuda.current_stream() == side
+        x += 1
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.graph(graph):
+        y = x * 2
+    x.fill_(5)
+    graph.replay()
+    assert y.tolist() == [10.0, 10.0]

@@ -13,7 +13,7 @@ from tests.virtual.harness import on
 MANY = 1000
 
 
-@on("cuda")
+@on("cuda", only_cpu="kernels of the CPU get copies")
 def test_a_kernel_may_keep_its_input() -> None:
     kept: list[torch.Tensor] = []
 

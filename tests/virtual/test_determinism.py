@@ -71,7 +71,7 @@ DETERMINISTIC: tuple[Callable[[], object], ...] = (
 )
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator's kernels say it")
 def test_each_of_them_says_so_and_only_then() -> None:
     calls = {**FORWARD, **{name: lambda make=make: make().sum().backward() for name, make in BACKWARD.items()}}
     for name, call in calls.items():
@@ -90,7 +90,7 @@ def test_each_of_them_says_so_and_only_then() -> None:
         fine()
 
 
-@on("xpu")
+@on("xpu", only_cpu="the accelerator's kernels say it")
 def test_it_is_cudas_list() -> None:
     torch.use_deterministic_algorithms(True)
     torch.rand(3, device="xpu").kthvalue(1)

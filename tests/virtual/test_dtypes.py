@@ -177,7 +177,7 @@ def test_weights_of_four_bits_on_cuda() -> None:
         torch._convert_weight_to_int4pack(torch.zeros(16, 32, dtype=torch.uint8, device="cuda"), 8)
 
 
-@on("mps")
+@on("mps", only_cpu="CUDA's kernel takes bfloat16 only")
 def test_weights_of_four_bits_on_a_mac() -> None:
     for dtype in (torch.bfloat16, torch.float32):
         _four_bits("mps", dtype)

@@ -20,7 +20,7 @@ def functions_of_this_file(told: dict[str, Any]) -> list[str]:
     return [frame["name"] for frame in told["frames"] if frame["filename"] == __file__]
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_a_snapshot_has_what_is_held() -> None:
     x = torch.ones(1000, device="cuda")
     (segment,) = [each for each in torch.cuda.memory_snapshot() if each["address"] == x.data_ptr()]
@@ -35,7 +35,7 @@ def test_a_snapshot_has_what_is_held() -> None:
     assert torch.cuda.memory_snapshot() == []
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_a_history_has_stacks_of_this_file() -> None:
     torch.cuda.memory._record_memory_history()
     x = torch.ones(1 << 18, device="cuda")
@@ -54,7 +54,7 @@ def test_a_history_has_stacks_of_this_file() -> None:
     assert actions() == []
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_a_history_keeps_the_last_entries_and_no_stacks_if_asked() -> None:
     torch.cuda.memory._record_memory_history(context=None, max_entries=4)
     for size in range(1, 9):
@@ -105,7 +105,7 @@ def test_observers_learn_of_memory_that_runs_out() -> None:
     assert actions()[-1] == ("oom", 4 << 20)
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_the_profiler_is_told_of_memory() -> None:
     with torch.profiler.profile(profile_memory=True) as profiler:
         x = torch.ones(1 << 18, device="cuda")

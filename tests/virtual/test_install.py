@@ -16,7 +16,7 @@ from torchdevice.errors import AlreadyActive, ConfigError, TorchDeviceWarning, V
 from torchdevice.virtual import build, installer
 
 
-@on("cuda")
+@on("cuda", only_cpu="installs a device on the CPU")
 def test_a_second_install() -> None:
     first = torchdevice.virtual.installed()
     assert torchdevice.virtual.install("cuda") is first

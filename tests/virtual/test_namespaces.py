@@ -220,7 +220,7 @@ def test_legacy_tensor_types() -> None:
     assert not torch.Tensor([1.0]).is_cuda
 
 
-@on("mps")
+@on("mps", only_cpu="the accelerator has its own allocator")
 def test_mps_namespace() -> None:
     mps, backend = torch.mps, torch.backends.mps
     assert backend.is_available()

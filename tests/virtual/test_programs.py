@@ -162,7 +162,7 @@ def test_profiler_checkpoint_and_extensions() -> None:
         assert (x @ x.t()).dtype == torch.float16
 
 
-@on("cuda")
+@on("cuda", only_cpu="a forked process cannot use an accelerator")
 def test_threads_forks_and_loaders() -> None:
     from torch.utils.data import DataLoader, TensorDataset
 

@@ -84,7 +84,7 @@ def test_kernels_write_where_torchs_allocator_says() -> None:
     assert y.cpu().data_ptr() not in range(segments()[0]["address"], segments()[0]["address"] + 2 * MB)
 
 
-@on("cuda:2")
+@on("cuda:2", only_cpu="the accelerator has its own allocator")
 def test_streams_and_devices_do_not_share() -> None:
     x = block(0.5)
     address = x.data_ptr()
@@ -98,7 +98,7 @@ def test_streams_and_devices_do_not_share() -> None:
     assert (held("segment", device=1), held("segment", device=0)) == (1, 2)
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_memory_that_another_stream_uses_waits_for_it() -> None:
     side = torch.cuda.Stream()
     x = block(0.5)
@@ -115,7 +115,7 @@ def test_memory_that_another_stream_uses_waits_for_it() -> None:
     assert held("active_bytes") == 0
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_what_is_cached_goes_before_memory_runs_out() -> None:
     torch.cuda.set_per_process_memory_fraction(64 * MB / torch.cuda.get_device_properties(0).total_memory + 1e-12)
     kept, freed = block(20), block(40)
@@ -131,7 +131,7 @@ def test_what_is_cached_goes_before_memory_runs_out() -> None:
     assert kept.numel() + other.numel() == 64 * MB
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_a_device_has_no_more_than_it_says() -> None:
     free, total = torch.cuda.mem_get_info()
     assert free < total
@@ -139,7 +139,7 @@ def test_a_device_has_no_more_than_it_says() -> None:
         torch.empty(total, dtype=torch.uint8, device="cuda")
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_graphs_take_memory_from_their_pool() -> None:
     side = torch.cuda.Stream()
     x = torch.ones(1000, device="cuda")
@@ -171,7 +171,7 @@ def test_graphs_take_memory_from_their_pool() -> None:
     assert segments(pool) == []
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_a_pool_of_ones_own() -> None:
     pool = torch.cuda.MemPool()
     with torch.cuda.use_mem_pool(pool):
@@ -195,7 +195,7 @@ def test_a_pool_of_ones_own() -> None:
     assert segments(identity) == []
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_a_pool_goes_back_to_a_checkpoint() -> None:
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.graph(graph, stream=side):
@@ -218,7 +218,7 @@ def test_a_pool_goes_back_to_a_checkpoint() -> None:
     assert first.tolist() == [1.0] * 4
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_a_checkpoint_frees_what_waits_and_changes_nothing_when_it_fails() -> None:
     graph, side, sleeping = torch.cuda.CUDAGraph(), torch.cuda.Stream(), torch.cuda.Stream()
     with torch.cuda.graph(graph, stream=side):
@@ -244,7 +244,7 @@ def test_a_checkpoint_frees_what_waits_and_changes_nothing_when_it_fails() -> No
     assert small.sum().item() == 1000
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_a_graph_keeps_a_pool_that_its_owner_drops() -> None:
     pool, side = torch.cuda.MemPool(), torch.cuda.Stream()
     x, graph = torch.ones(1000, device="cuda"), torch.cuda.CUDAGraph()
@@ -282,7 +282,7 @@ def test_one_pool_is_used_by_one_thread_at_a_time() -> None:
     assert pool.use_count() == 1
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_snapshots_while_threads_allocate() -> None:
     torch.cuda.memory._record_memory_history(max_entries=100)
     stop = threading.Event()
@@ -311,7 +311,7 @@ def test_memory_that_a_kernel_pins_is_the_hosts() -> None:
     assert held("allocated_bytes") == 512
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator has its own allocator")
 def test_pinned_memory_is_used_again_when_no_stream_uses_it() -> None:
     x = torch.ones(1000).pin_memory()
     address = x.data_ptr()
@@ -335,7 +335,7 @@ def test_nothing_is_kept_when_torchs_variable_says_so() -> None:
     assert held("reserved_bytes") == 0
 
 
-@on("cuda")
+@on("cuda", only_cpu="a forked process cannot use an accelerator")
 def test_a_fork_finds_its_memory() -> None:
     x = torch.ones(1000, device="cuda")
     stop = threading.Event()
@@ -357,7 +357,7 @@ def test_a_fork_finds_its_memory() -> None:
     assert statuses == [0] * 20
 
 
-@on("mps")
+@on("mps", only_cpu="the accelerator has its own allocator")
 def test_a_mac_has_no_such_segments() -> None:
     x = torch.ones(1000, device="mps")
     assert torch.mps.current_allocated_memory() == torch.mps.driver_allocated_memory() == 4000

@@ -69,12 +69,12 @@ def _share_and_drop(kind: str) -> None:
     assert _segments() == 0
 
 
-@on("cuda")
+@on("cuda", only_cpu="the memory of an accelerator is not shared")
 def test_shared_memory_of_cuda_is_given_back() -> None:
     _share_and_drop("cuda")
 
 
-@on("mps")
+@on("mps", only_cpu="the memory of an accelerator is not shared")
 def test_shared_memory_of_mps_is_given_back() -> None:
     _share_and_drop("mps")
 
@@ -94,11 +94,11 @@ def _sent_and_freed(device: str) -> None:
     assert _segments() == before
 
 
-@on("cuda")
+@on("cuda", only_cpu="the memory of an accelerator is not shared")
 def test_a_tensor_of_cuda_arrives_after_the_sender_freed_it() -> None:
     _sent_and_freed("cuda")
 
 
-@on("mps")
+@on("mps", only_cpu="the memory of an accelerator is not shared")
 def test_a_tensor_of_mps_arrives_after_the_sender_freed_it() -> None:
     _sent_and_freed("mps")

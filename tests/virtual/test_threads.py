@@ -140,7 +140,7 @@ def test_dropout_is_that_of_the_cpu() -> None:
                 assert all(torch.equal(one, other.cpu()) for one, other in pieces)
 
 
-@on("cuda:2")
+@on("cuda:2", only_cpu="kernels of the CPU draw from the CPU's generator")
 def test_operators_of_other_libraries_draw_from_their_device() -> None:
     library = torch.library.Library("drawing", "DEF")
     library.define("noise(Tensor x) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
@@ -276,7 +276,7 @@ def test_a_profiler_may_outlive_a_capture() -> None:
     assert x.tolist() == [2.0, 2.0]
 
 
-@on("cuda")
+@on("cuda", only_cpu="a forked process cannot use an accelerator")
 def test_a_fork_beside_a_thread_that_allocates_does_not_hang() -> None:
     done = threading.Event()
 

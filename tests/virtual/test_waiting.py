@@ -20,7 +20,7 @@ SOME_MS = 200
 CYCLES = 1_410_000 * SOME_MS  # the virtual device's clock
 
 
-@on("cuda:2")
+@on("cuda:2", only_cpu="only a simulated stream sleeps")
 def test_a_stream_sleeps_for_those_who_wait_for_it() -> None:
     stream, event = torch.cuda.Stream(), torch.cuda.Event(enable_timing=True)
     start = torch.cuda.Event(enable_timing=True)
@@ -38,7 +38,7 @@ def test_a_stream_sleeps_for_those_who_wait_for_it() -> None:
     assert start.elapsed_time(event) >= SOME_MS
 
 
-@on("cuda")
+@on("cuda", only_cpu="only a simulated stream sleeps")
 def test_streams_wait_for_each_other() -> None:
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
     with torch.cuda.stream(first):
@@ -51,7 +51,7 @@ def test_streams_wait_for_each_other() -> None:
     assert second.query()
 
 
-@on("cuda")
+@on("cuda", only_cpu="only a simulated stream sleeps")
 @pytest.mark.parametrize("non_blocking", [True, False])
 def test_copies_wait_unless_they_are_told_not_to(non_blocking: bool) -> None:
     x = torch.ones(3, device="cuda")
@@ -156,7 +156,7 @@ def test_a_model_whose_callable_is_graphed_trains_as_before() -> None:
     torch.testing.assert_close(graphed(x), expected)
 
 
-@on("cuda")
+@on("cuda", only_cpu="the accelerator does not know of the registration")
 def test_memory_that_was_registered_is_pinned() -> None:
     x = torch.ones(20)
     assert not x.is_pinned()
@@ -166,7 +166,7 @@ def test_memory_that_was_registered_is_pinned() -> None:
     assert not x.is_pinned()
 
 
-@on("cuda:2")
+@on("cuda:2", only_cpu="only a simulated stream sleeps")
 def test_times_are_those_of_one_device_and_of_work_that_is_done() -> None:
     events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
     events[0].record()
@@ -213,7 +213,7 @@ def test_events_and_streams_that_nobody_holds_are_gone() -> None:
     assert resident() - before < 4 << 20  # an event that stayed would take at least 200 bytes
 
 
-@on("xpu")
+@on("xpu", only_cpu="only a simulated stream sleeps")
 def test_the_time_of_an_operator_in_a_profile_includes_the_wait_for_the_device() -> None:
     timer = _typed(load(OPERATOR_TIMES))
     x = torch.ones(3, device="xpu")

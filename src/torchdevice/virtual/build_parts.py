@@ -27,6 +27,7 @@ from torchdevice._torch.imports import when_imported
 from torchdevice.answers import outside
 from torchdevice.answers.audience import Audience
 from torchdevice.answers.packages import is_installed
+from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 from torchdevice.translate.engine import apply
 from torchdevice.translate.translator import translator
 from torchdevice.virtual.library import Library
@@ -36,7 +37,7 @@ def new_storage(size: int, device: torch.device | str) -> torch.UntypedStorage:
     return torch.empty(int(size), dtype=torch.uint8, device=device).untyped_storage()
 
 
-def install_storages(kind: str, lib: Library) -> None:
+def install_storages(kind: str, lib: Library, on: str) -> None:
     original_new = torch.UntypedStorage.__new__
 
     def construct(cls: type, *arguments: Any, **options: Any) -> torch.UntypedStorage:
@@ -65,21 +66,30 @@ def install_storages(kind: str, lib: Library) -> None:
     original_resize = torch.UntypedStorage.resize_
     torch.UntypedStorage.resize_ = resize
     torch.UntypedStorage.__new__ = staticmethod(construct)
-    _share_between_processes(kind, lib)
+    _share_between_processes(kind, lib, on)
     if kind == "mps":
         builds.StorageBase.mps = move  # torch.load calls it by this name
 
 
-def _share_between_processes(kind: str, lib: Library) -> None:
+def _share_between_processes(kind: str, lib: Library, on: str) -> None:
     """Moves the bytes of a storage into shared memory once; every process, forked or spawned, maps the same memory.
 
-    The memory of a virtual device is host memory, so `share_memory_()` works as on the CPU. CUDA's IPC handles and the
-    pickles of other devices hold the names of that shared memory.
+    If the CPU computes, the memory of a virtual device is host memory, and `share_memory_()` works as on the CPU.
+    CUDA's IPC handles and the pickles of other devices hold the names of that shared memory. The memory of an
+    accelerator cannot be shared. `share_memory_()` does nothing for a `cuda` there, as on CUDA.
     """
     original_share, original_is_shared = torch.UntypedStorage.share_memory_, torch.UntypedStorage.is_shared
 
     def home_of(storage: torch.UntypedStorage) -> torch.UntypedStorage:
         home: torch.UntypedStorage | None = storage.__dict__.get(_HOME)
+        if home is None and on != "cpu":
+            raise VirtualDeviceUnavailable(
+                explain_error(
+                    f"a tensor on {storage.device} was sent to another process",
+                    f"its memory belongs to {on}, which computes for the virtual {kind}, and only this process has it",
+                    f"send `tensor.cpu()`, or let the CPU compute with `--virtual {kind}`",
+                )
+            )
         if home is None:
             home = builds.new_shared_memory(storage.nbytes())
             home.copy_(storage.cpu())
@@ -90,7 +100,7 @@ def _share_between_processes(kind: str, lib: Library) -> None:
     def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> torch.UntypedStorage:
         if self.device.type != kind:
             return original_share(self, *args, **kwargs)
-        if self.nbytes():
+        if self.nbytes() and not (kind == "cuda" and on != "cpu"):
             home_of(self)
         return self
 
@@ -315,19 +325,21 @@ VENDOR = {"cuda": "NCCL", "xpu": "XCCL"}
 _kept: list[object] = []  # kept alive: a kernel is removed with the last reference to it
 
 
-def install_collectives(kind: str) -> None:
+def install_collectives(kind: str, on: str) -> None:
     def patch() -> None:
         module = sys.modules[C10D]
-        from torchdevice._torch import compilers
+        from torchdevice._torch import compilers, dispatcher
         from torchdevice._torch import distributed as private
         from torchdevice.distributed import collectives  # torch.distributed is loaded now
 
+        # c10d has no kernels for MPS. Tensors are copied to the CPU and back there.
+        copies = "c10d::allreduce_" not in dispatcher.kernels_under(on.upper())
         _offer_vendor_backend(module, kind)
-        _add_cpu(module.BackendConfig, kind)
+        _add_backends(module, kind, "cpu" if copies else on)
         _fill_gaps(module)
         collectives.apply()
         # gloo gives a sparse tensor new indices when it is done, so the twin no longer shares them with the tensor.
-        _kept.append(collectives.stage(kind, "Sparse"))
+        _kept.extend(collectives.stage(kind, layout) for layout in (("", "Sparse") if copies else ("Sparse",)))
         compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
     when_imported(C10D, "", patch)
@@ -383,14 +395,21 @@ def _fill_gaps(module: ModuleType) -> None:
             setattr(place, name, replacement)
 
 
-def _add_cpu(config: Any, kind: str) -> None:
-    """Adds a CPU backend: our kernel for operators of c10d calls the CPU kernel, which uses the CPU backend."""
-    original = config.get_device_backend_map
+def _add_backends(module: ModuleType, kind: str, on: str) -> None:
+    """Adds backends for the types that compute: kernels for operators of c10d look for one by the type of a tensor."""
+    original = module.BackendConfig.get_device_backend_map
 
     def get_device_backend_map(self: Any) -> dict[str, Any]:
         chosen = original(self)
-        if kind in chosen and "cpu" not in chosen:
-            return {"cpu": chosen[kind], **chosen}
-        return dict(chosen)
+        if kind not in chosen:
+            return dict(chosen)
+        return {on: _backend_of(module, on, chosen[kind]), "cpu": chosen[kind], **chosen}
 
-    config.get_device_backend_map = get_device_backend_map
+    module.BackendConfig.get_device_backend_map = get_device_backend_map
+
+
+def _backend_of(module: ModuleType, accelerator: str, asked: str) -> str:
+    """The real backend of an accelerator's vendor, if the program asked for a vendor's backend and torch has it."""
+    vendor = VENDOR.get(accelerator, "").lower()
+    available = getattr(module, f"is_{vendor}_available", lambda: False)
+    return vendor if asked != "gloo" and available() else "gloo"

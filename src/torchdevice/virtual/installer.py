@@ -120,7 +120,7 @@ def install(device: str, count: int = 1, support: Support = "all", on: str = "cp
     refused = _register(library, device, support, on)
     _decompose(device, on)
     install_answers(device, Virtual(device, count, library, limit or capacity, limit), on)
-    _install_the_rest(device, library)
+    _install_the_rest(device, library, on)
     self_test(device, count)
     if library.call("repair_autograd"):
         warn(
@@ -176,14 +176,14 @@ def _forget_self_test(library: Library, count: int, on: str) -> None:
             library.call("reset_accumulated", index)
 
 
-def _install_the_rest(device: str, library: Library) -> None:
+def _install_the_rest(device: str, library: Library, on: str) -> None:
     """Installs what a torch build for the device implements in C outside its namespace."""
-    build_parts.install_storages(device, library)
+    build_parts.install_storages(device, library, on)
     build_parts.install_compilers(device)
     if device == "cuda":
         build_parts.install_legacy_types()
     if device in build_parts.VENDOR:
-        build_parts.install_collectives(device)
+        build_parts.install_collectives(device, on)
 
 
 def _let_autograd_finish(library: Library) -> None:

@@ -58,9 +58,10 @@ void Backing::choose(DeviceType type) {
 
 bool lost_by_fork() { return forked; }
 
-// Streams of the backing and of the virtual device have the same ids.
+// Streams of the backing and of the virtual device have the same ids, or the backing has only the default stream.
 c10::Stream Backing::stream(const c10::Stream& virtual_stream) const {
-  return c10::Stream(c10::Stream::UNSAFE, device(virtual_stream.device_index()), virtual_stream.id());
+  const Device there = device(virtual_stream.device_index());
+  return has_streams() ? c10::Stream(c10::Stream::UNSAFE, there, virtual_stream.id()) : c10::Stream(c10::Stream::DEFAULT, there);
 }
 
 c10::Stream Backing::label(const c10::Stream& stream, DeviceIndex index) const {

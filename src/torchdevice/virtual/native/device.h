@@ -100,6 +100,7 @@ class Backing {
   const c10::impl::DeviceGuardImplInterface& guard() const { return *guard_; }
   const at::AcceleratorHooksInterface& hooks() const;
   c10::DeviceAllocator* device_allocator() const;  // null: it has no statistics
+  bool has_streams() const { return !is_host() && type_ != DeviceType::MPS; }  // Metal has one stream
   c10::Stream stream(const c10::Stream& virtual_stream) const;
   c10::Stream label(const c10::Stream& stream, DeviceIndex index) const;
 

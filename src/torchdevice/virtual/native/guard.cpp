@@ -1,6 +1,7 @@
 // Current device, streams and events of the virtual devices, and the autograd engine's per-device queues.
 // On the CPU every operation runs immediately on the calling thread. A stream is an id with the time until which it is
-// busy; an event is a time stamp. On an accelerator, its own streams and events are used.
+// busy; an event is a time stamp. On an accelerator, its own streams and events are used. On a Mac, which has one stream,
+// a stream is an id, and all of them are that one.
 #include "device.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -90,7 +91,7 @@ DeviceIndex checked(DeviceIndex device) {
 template <class Beneath>
 void* native_handle(const Beneath& beneath, const c10::Stream& stream) {
   if constexpr (requires { beneath.guard().getStreamNativeHandle(stream); })
-    if (!beneath.is_host()) return beneath.guard().getStreamNativeHandle(beneath.stream(stream));
+    if (beneath.has_streams()) return beneath.guard().getStreamNativeHandle(beneath.stream(stream));
   return reinterpret_cast<void*>(stream.id());
 }
 
@@ -182,10 +183,10 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   }
   double elapsedTime(void* a, void* b, const DeviceIndex device) const override {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
-    if (!backing.is_host()) return backing.guard().elapsedTime(behind(a), behind(b), backing.device(checked(device)).index());
     auto *from = static_cast<EventData*>(a), *to = static_cast<EventData*>(b);
     const auto name = c10::DeviceTypeName(config.type);
     TORCH_CHECK(from->device == to->device, name, " error: invalid resource handle");
+    if (!backing.is_host()) return backing.guard().elapsedTime(behind(a), behind(b), backing.device(checked(device)).index());
     TORCH_CHECK(std::max(from->recorded_at, to->recorded_at) <= milliseconds(), name, " error: device not ready");
     return to->recorded_at - from->recorded_at;
   }
@@ -279,25 +280,21 @@ void set_current_device(DeviceIndex device) { current = checked(device); }
 
 c10::Stream current_stream(DeviceIndex device) {
   device = checked(device);
-  if (!backing.is_host()) return backing.label(backing.guard().getStream(backing.device(device)), device);
+  if (backing.has_streams()) return backing.label(backing.guard().getStream(backing.device(device)), device);
   return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), streams[device]);
 }
 
 void set_current_stream(c10::Stream stream) {
   const DeviceIndex device = checked(stream.device_index());
-  if (backing.is_host()) streams[device] = stream.id();
-  else backing.guard().exchangeStream(backing.stream(stream));
+  if (backing.has_streams()) backing.guard().exchangeStream(backing.stream(stream));
+  else streams[device] = stream.id();
 }
 
 c10::Stream new_stream(DeviceIndex device, int priority) {
-  if (!backing.is_host()) {
-    device = checked(device);
-    // Metal has one stream.
-    const Device there = backing.device(device);
-    if (backing.type() == DeviceType::MPS) return backing.label(backing.guard().getDefaultStream(there), device);
-    return backing.label(backing.guard().getStreamFromGlobalPool(there, priority < 0), device);
-  }
-  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, checked(device)), ++last_stream);
+  device = checked(device);
+  if (backing.has_streams())
+    return backing.label(backing.guard().getStreamFromGlobalPool(backing.device(device), priority < 0), device);
+  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), ++last_stream);
 }
 
 void install_guard() {

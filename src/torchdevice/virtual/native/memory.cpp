@@ -294,9 +294,10 @@ std::optional<size_t> free_memory_of(Allocator& theirs, DeviceIndex device) {
   return std::nullopt;
 }
 
-bool is_out_of_memory(const c10::Error& error) {  // of the backing
+bool is_out_of_memory(const c10::Error& error) {  // of the backing; false for an error of raise_out_of_memory
   const std::string_view said = error.what_without_backtrace();
   if (backing.is_host()) return said.find("DefaultCPUAllocator") != said.npos;
+  if (said.find(c10::DeviceTypeName(config.type)) == 0) return false;
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) || said.find("MPS backend out of memory") == 0;
 }
 
