@@ -133,3 +133,17 @@ CHECKS = {
     "memory": _out_of_memory_is_recovered_from,
     "copies": _copies_do_not_block,
 }
+
+
+@on("xpu@cuda")
+def test_collectives_of_xpu_run_on_nccl() -> None:
+    import torch.distributed as dist
+
+    dist.init_process_group("xccl", store=dist.HashStore(), rank=0, world_size=1)
+    x = torch.arange(3.0, device="xpu")
+    gathered = [torch.zeros(3, device="xpu")]
+    dist.all_reduce(x)
+    dist.all_gather(gathered, x)
+    assert (x.tolist(), gathered[0].tolist()) == ([0.0, 1.0, 2.0], [0.0, 1.0, 2.0])
+    assert type(dist.group.WORLD._get_backend(torch.device("cuda"))).__name__ == "ProcessGroupNCCL"
+    dist.destroy_process_group()

@@ -57,12 +57,15 @@ def on(
             if BACKING and device and (only_cpu or device.startswith(COMPUTING)):
                 pytest.skip(only_cpu or f"{COMPUTING} computes")
             name = f"{body.__module__}:{body.__name__}"
+            full = environment(**({"TORCHDEVICE_TEST_ON": BACKING} if BACKING else {}), **(env or {}))
+            if device and COMPUTING == BACKING != "":
+                full.pop("CUDA_VISIBLE_DEVICES", None)  # which tests/conftest.py sets to hide the GPU
             done = children.run_module(
                 "tests.virtual.harness",
                 device,
                 name,
                 repr(parameters),
-                environment=environment(**({"TORCHDEVICE_TEST_ON": BACKING} if BACKING else {}), **(env or {})),
+                environment=full,
                 timeout=TIMEOUT,
             )
             assert done.returncode == 0, (
