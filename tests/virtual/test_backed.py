@@ -418,3 +418,15 @@ def test_a_mac_has_one_stream_and_programs_have_many() -> None:
     x.fill_(5)
     graph.replay()
     assert y.tolist() == [10.0, 10.0]
+
+
+@on("")
+def test_a_stream_that_nobody_created_is_refused() -> None:
+    there, _ = backed.install("xpu", on="cuda")
+    side = torch.xpu.Stream()
+    for wrong in (99, 2**62, -1):
+        with pytest.raises(RuntimeError, match=f"no stream {wrong}"):
+            there.library.call("set_stream", wrong, 0)
+    there.library.call("set_stream", side.stream_id, 0)
+    assert torch.xpu.current_stream() == side
+    there.library.call("set_stream", 0, 0)

@@ -255,7 +255,7 @@ def test_mps_namespace() -> None:
             make()
 
 
-@on("xpu:2")
+@on("xpu:2", only_cpu="the accelerator has its own allocator")
 def test_xpu_namespace() -> None:
     xpu = torch.xpu
     assert xpu.is_available()

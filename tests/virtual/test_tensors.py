@@ -283,6 +283,10 @@ def test_what_a_mac_gives_for_bincount_and_refuses_for_isin_and_normal() -> None
         torch.isin(x, torch.tensor([1]))
     with pytest.raises(TypeError, match="normal_ is not supported for Int on MPS"):
         torch.normal(10, 11, (2, 2), device="mps", dtype=torch.int32)
+
+
+@on("mps", only_cpu="an accelerator draws other random numbers")
+def test_normal_numbers_are_those_of_the_cpu() -> None:
     torch.manual_seed(0)
     drawn = torch.normal(0.0, 1.0, (2, 2), device="mps")
     torch.manual_seed(0)

@@ -89,17 +89,17 @@ def every_model(device: str) -> None:
         assert_like_cpu(device, "mlp", optimizer)
 
 
-@on("cuda")
+@on("cuda", only_cpu="an accelerator draws other random numbers")
 def test_cuda_losses_are_the_cpus() -> None:
     every_model("cuda")
 
 
-@on("mps")
+@on("mps", only_cpu="an accelerator draws other random numbers")
 def test_mps_losses_are_the_cpus() -> None:
     every_model("mps")
 
 
-@on("xpu")
+@on("xpu", only_cpu="an accelerator draws other random numbers")
 def test_xpu_losses_are_the_cpus() -> None:
     every_model("xpu")
 

@@ -1,9 +1,9 @@
 """The overhead of a fallback on a virtual mps, without its copies and its computation, and relative to torch's own.
 
-Three values are measured: the time that the fallback kernel adds to the copies and the computation on the CPU; the
-time of the same operators and of a small training step under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own C++ fallback,
-with its copies) and under TorchDevice; and the time with `mlx,cpu` relative to `cpu`. The child processes take turns.
-The best of all rounds counts.
+Four values are measured: the time that the fallback kernel adds to the copies and the computation on the CPU; the time
+of the same operators and of a small training step under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own C++ fallback, with
+its copies) and under TorchDevice; the time of the same code on CPU tensors, without copies; and the time with `mlx,cpu`
+relative to `cpu`. The child processes take turns. The best of all rounds counts.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ NATIVE = "(native)"
 WAYS = {"torch": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}, "cpu": {}, "mlx,cpu": {"TORCHDEVICE_FALLBACK": "mlx,cpu"}}
 OVERHEAD = "overhead of take, µs"
 COPIES = "copies in a training step"
+COMPUTED = "(on CPU tensors)"
 
 
 def best(call: Callable[[], Any], seconds: float = 0.25) -> float:
@@ -46,19 +47,19 @@ def best(call: Callable[[], Any], seconds: float = 0.25) -> float:
     return found * 1e6
 
 
-def cases(torch: Any) -> dict[str, Callable[[], Any]]:
+def cases(torch: Any, device: str) -> dict[str, Callable[[], Any]]:
     torch.manual_seed(0)
-    x, index = torch.randn(64, 64).to("mps"), torch.arange(100).to("mps")
+    x, index = torch.randn(64, 64).to(device), torch.arange(100).to(device)
     symmetric = x @ x.T
-    logits = torch.randn(50, 8, 20).log_softmax(2).to("mps")
-    targets, lengths, sizes = torch.randint(1, 20, (8, 10)).to("mps"), torch.full((8,), 50), torch.full((8,), 10)
-    volume = torch.randn(1, 8, 9, 9, 9).to("mps")
+    logits = torch.randn(50, 8, 20).log_softmax(2).to(device)
+    targets, lengths, sizes = torch.randint(1, 20, (8, 10)).to(device), torch.full((8,), 50), torch.full((8,), 10)
+    volume = torch.randn(1, 8, 9, 9, 9).to(device)
     pool = torch.nn.functional.adaptive_max_pool3d
-    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 27)).to("mps")
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 27)).to(device)
 
     def step() -> None:
         out = net(x).reshape(1, 64, 3, 3, 3)
-        (pool(out, (2, 2, 2)).sum() + torch.logspace(0, 1, 8, device="mps").sum()).backward()
+        (pool(out, (2, 2, 2)).sum() + torch.logspace(0, 1, 8, device=device).sum()).backward()
 
     return {
         "take, 100 of 4096": lambda: torch.take(x, index),
@@ -82,8 +83,11 @@ def measure(who: str, on: str) -> dict[str, float]:
     torchdevice.virtual.install("mps", support="real", on=on)
     if who != "torch":
         torchdevice.activate(policy="portable")
-    calls = cases(torch)
+    calls = cases(torch, "mps")
     figures = {name: best(call) for name, call in calls.items()}
+    if who == "torch":
+        alone = cases(torch, "cpu")
+        figures.update({f"{name} {COMPUTED}": best(call) for name, call in alone.items() if NATIVE not in name})
     torchdevice.virtual.reset_counts()
     calls["training step with two gaps"]()
     figures[COPIES] = torchdevice.virtual.counts().get("aten::copy_", 0)
@@ -121,6 +125,8 @@ def figures(best_of: dict[str, dict[str, float]], on: str = "cpu") -> list[Figur
     copies = f"copies in the training step: ours {ours[COPIES]:.0f}, torch's {theirs[COPIES]:.0f}"
     limit = OF_TORCH if on == "cpu" else OF_TORCH_WITH_COPIES
     rows.append(Figure("all of them: ours / torch's fallback", whole, limit=limit, note=copies))
+    alone = sum(theirs[f"{name} {COMPUTED}"] for name in fallen) / sum(theirs[name] for name in fallen)
+    rows.append(Figure("all of them: on CPU tensors / torch's fallback", alone))
     for name in fallen:
         rows.append(Figure(f"{name}: mlx,cpu / cpu", with_mlx[name] / ours[name], limit=SLOWER_WITH_MLX))
     return rows if on == "cpu" else [replace(row, what=f"{row.what}, on mps@{on}") for row in rows]

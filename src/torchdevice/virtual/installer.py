@@ -307,7 +307,8 @@ def _register(library: Library, device: str, support: Support, on: str) -> froze
                 flags.add("any_device")
             if real and short in supported.even_sizes_only(key):
                 flags.add("even_sizes")
-            if real and space == "aten" and supported.lacks_kernel(short, known, whole):
+            reached = on == "cuda" and short.startswith(supported.REACHED_ON_CUDA)
+            if real and space == "aten" and not reached and supported.lacks_kernel(short, known, whole):
                 if supported.decomposes(short):
                     continue
                 flags = refusal

@@ -114,7 +114,7 @@ class Library:
         result = getattr(self.dll, function)(*(a.encode() if isinstance(a, str) else a for a in arguments))
         failed = bool(result) if _SIGNATURES[function][0] is None else result == _NO_ANSWER.get(function)
         if failed:
-            raise RuntimeError(self.dll.td_error().decode())
+            raise RuntimeError(self.dll.td_error().decode(errors="replace"))
         return int(result) if isinstance(result, int) else 0
 
     def functionalities(self) -> list[str]:
@@ -141,7 +141,7 @@ class Library:
         """Milliseconds between two recorded events, given as torch's `event_id`."""
         milliseconds = float(self.dll.td_elapsed(start_event, end_event))
         if math.isnan(milliseconds):
-            raise RuntimeError(self.dll.td_error().decode())
+            raise RuntimeError(self.dll.td_error().decode(errors="replace"))
         return milliseconds
 
     def counts(self) -> list[Count]:

@@ -33,6 +33,10 @@ WHOLE = {
 WHOLE_BUT_ON_MPS = ("kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "conj_physical_")
 
 
+# If CUDA computes, our kernels of recurrent layers and of attention call these. A Mac has other kernels for them.
+REACHED_ON_CUDA = ("_cudnn_rnn", "_cudnn_init_dropout_state", "_scaled_dot_product_")
+
+
 class Operator(NamedTuple):
     """The fields that we need of one entry of native_functions.yaml."""
 

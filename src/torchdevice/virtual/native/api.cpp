@@ -299,7 +299,7 @@ API int64_t td_current_stream(int device) {
 }
 API int td_set_stream(int64_t id, int device) {
   return guarded([&] {
-    TORCH_CHECK(id >= 0, "no stream ", id);
+    TORCH_CHECK(has_stream(index(device), id), "no stream ", id);
     set_current_stream(c10::Stream(c10::Stream::UNSAFE, Device(config.type, index(device)), id));
   });
 }

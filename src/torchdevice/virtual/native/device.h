@@ -316,6 +316,7 @@ inline Device resolve(Device d) { return d.has_index() ? d : Device(d.type(), cu
 c10::Stream current_stream(DeviceIndex device);
 void set_current_stream(c10::Stream stream);
 c10::Stream new_stream(DeviceIndex device, int priority);
+bool has_stream(DeviceIndex device, c10::StreamId id);  // whether a program can have a stream with this id
 double milliseconds();                                 // a monotonic clock
 // On the CPU: keeps the current stream of the current device busy for that time. Operations that wait for it wait.
 void keep_busy(double for_milliseconds);

@@ -26,6 +26,16 @@ thread_local DeviceIndex current = 0;
 thread_local c10::StreamId streams[kMaxDevices] = {};  // 0 is the default stream
 std::atomic<c10::StreamId> last_stream{0};
 
+// The accelerator's streams that programs have, by their ids. An accelerator does not check the id of a stream.
+struct HandedOut {
+  std::mutex mutex;
+  std::set<c10::StreamId> ids;
+};
+HandedOut& handed_out() {
+  static auto* h = outlives_forks<HandedOut, &handed_out>();
+  return *h;
+}
+
 // On a CPU only `torch.cuda._sleep` takes time on a stream: the time until which the stream is busy.
 struct Busy {
   std::mutex mutex;
@@ -290,10 +300,21 @@ void set_current_stream(c10::Stream stream) {
   else streams[device] = stream.id();
 }
 
+bool has_stream(DeviceIndex device, c10::StreamId id) {
+  if (!backing.has_streams()) return id >= 0;
+  if (id == current_stream(device).id() || id == backing.guard().getDefaultStream(backing.device(device)).id()) return true;
+  std::lock_guard<std::mutex> lock(handed_out().mutex);
+  return handed_out().ids.count(id) != 0;
+}
+
 c10::Stream new_stream(DeviceIndex device, int priority) {
   device = checked(device);
-  if (backing.has_streams())
-    return backing.label(backing.guard().getStreamFromGlobalPool(backing.device(device), priority < 0), device);
+  if (backing.has_streams()) {
+    const auto stream = backing.guard().getStreamFromGlobalPool(backing.device(device), priority < 0);
+    std::lock_guard<std::mutex> lock(handed_out().mutex);
+    handed_out().ids.insert(stream.id());
+    return backing.label(stream, device);
+  }
   return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), ++last_stream);
 }
 

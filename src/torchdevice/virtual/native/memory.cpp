@@ -547,13 +547,13 @@ c10::CachingDeviceAllocator::DeviceStats figures(DeviceIndex device) {
 }
 
 void reset_peak(DeviceIndex device) {
+  reset_peak_statistics(device);  // raises for an index that does not exist
   if (auto* theirs = statistics_of_backing(device)) theirs->resetPeakStats(device);
-  reset_peak_statistics(device);
 }
 
 void reset_accumulated(DeviceIndex device) {
-  if (auto* theirs = statistics_of_backing(device)) theirs->resetAccumulatedStats(device);
   reset_accumulated_statistics(device);
+  if (auto* theirs = statistics_of_backing(device)) theirs->resetAccumulatedStats(device);
 }
 
 void raise_if_full(const c10::Error& error, Device device) {
