@@ -119,6 +119,7 @@ upstream: $(VENV)/.installed
 
 # What people with Macs reported, on a virtual one, without TorchDevice and with it; writes docs/mac.md (a few minutes).
 mac-reports: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python -W ignore -m tools.mac_reports.checks
 	PYTHONPATH=src $(BIN)/python -m tools.mac_reports.run
 
 # Many processes for many minutes: more ranks, two hosts, failures, and torch's own distributed tests on what stands for

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.torches import recorded_on_pinned_torch
-from tools.mac_reports import page, run, table, worker
+from tests.virtual.harness import run_python
+from tools.mac_reports import checks, page, run, table, worker
 from tools.mac_reports.table import DATA, KINDS, Outcome, Report
 
 AT_LEAST = 120  # reports
@@ -59,6 +60,25 @@ def test_all_reports_were_measured_and_every_reason_is_needed() -> None:
 
 def test_the_page_is_written_from_what_was_kept() -> None:
     assert page.PAGE.read_text(encoding="utf-8") == page.text()
+
+
+@pytest.mark.processes
+@recorded_on_pinned_torch
+def test_kernels_are_compared_as_they_were_kept() -> None:
+    code = "from tools.mac_reports.checks import *; print([agreement(*each) for each in zip(checks(), measure())])"
+    done = run_python("-W", "ignore", "-c", code)
+    kept = [checks.agreement(*each) for each in zip(checks.checks(), checks.kept(), strict=True)]
+    assert done.stdout.splitlines()[-1:] == [str(kept)], done.stderr
+
+
+def test_every_check_of_a_kernel_has_its_place_and_a_call_of_its_own() -> None:
+    rows = checks.checks()
+    for row in rows:
+        assert re.fullmatch(r"[0-9a-f]{40}", row.commit), row
+        assert row.operator.startswith("aten::")
+        assert row.condition.endswith(".")
+        assert "|" not in row.condition
+    assert len({row.call for row in rows}) == len(rows) == len(checks.kept())
 
 
 def test_words_are_compared_without_their_quotes() -> None:

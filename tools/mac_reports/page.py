@@ -9,7 +9,7 @@ import collections
 import re
 from collections.abc import Iterator
 
-from tools.mac_reports import table
+from tools.mac_reports import checks, table
 from tools.mac_reports.table import OF_METAL, ROOT, Outcome, Report, Results
 from tools.verified import seen
 
@@ -144,6 +144,7 @@ def text() -> str:
         *seen.section(seen.load()),
         f"\n## Reports that do not run with TorchDevice ({len(failing)})\n",
         *failing,
+        *checks.section(),
         f"\n## All reports ({len(table.reports())})\n",
         *rows(results),
         *wrong_values(),

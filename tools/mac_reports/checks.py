@@ -1,0 +1,123 @@
+"""Refusals that the sources of torch's MPS kernels contain, compared with those of a virtual `mps:real`.
+
+    python -m tools.mac_reports.checks       runs every call, keeps the outcomes, writes docs/mac.md
+
+The virtual device reads torch's lists of tests that are expected to fail. The kernels' own checks are a second source:
+`tests/mac_reports/kernel_checks.json` has a call per check, with the words of its message. The page lists where the two
+sources disagree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tools.mac_reports.table import DATA, Outcome
+
+CHECKS = DATA / "kernel_checks.json"
+KEPT = Path(__file__).parent / "checks.json"
+SAME, OTHER, COMPUTES = "same words", "other words", "computes"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of a kernel. `call` is refused by a Mac and computed by the CPU; `message` is a pattern for the error."""
+
+    operator: str
+    condition: str
+    call: str
+    message: str
+    file: str  # in aten/src/ATen/native/mps/operations of torch's sources
+    commit: str
+
+
+def checks() -> list[Check]:
+    """In the order of the file."""
+    return [Check(**row) for row in json.loads(CHECKS.read_text(encoding="utf-8"))]
+
+
+def kept() -> list[Outcome]:
+    """The outcomes of the last run, in the same order."""
+    return [Outcome(**row) for row in json.loads(KEPT.read_text(encoding="utf-8"))]
+
+
+def agreement(check: Check, outcome: Outcome) -> str:
+    """What the virtual device does, compared with the check."""
+    if not outcome.plain:
+        return COMPUTES
+    return SAME if re.search(check.message, outcome.plain) else OTHER
+
+
+def _error_of(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except Exception as error:  # whatever a kernel raises is the outcome
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return ""
+
+
+def measure() -> list[Outcome]:
+    """In this process: every call without TorchDevice, then with it, where its values must be the CPU's."""
+    import torch
+    import torch.nn.functional as F  # noqa: N812 - as everywhere
+
+    import torchdevice
+    from torchdevice._torch import core
+
+    torchdevice.virtual.install("mps", support="real")
+
+    def evaluate(call: str, device: str) -> Any:
+        torch.manual_seed(0)
+        return eval(call, {"torch": torch, "F": F, "d": device})
+
+    def compare(call: str) -> None:
+        expected, found = (core.tensors_in(evaluate(call, device)) for device in ("cpu", "mps"))
+        for one, other in zip(expected, found, strict=True):
+            torch.testing.assert_close(other.cpu(), one, check_dtype=False, equal_nan=True)
+
+    rows = checks()
+    plain = [_error_of(partial(evaluate, row.call, "mps")) for row in rows]
+    with torchdevice.redirect(policy="portable"):
+        ours = [_error_of(partial(compare, row.call)) for row in rows]
+    return [Outcome(*both) for both in zip(plain, ours, strict=True)]
+
+
+def section() -> Iterator[str]:
+    """For the page: the sums, and every disagreement."""
+    pairs = list(zip(checks(), kept(), strict=True))
+    found = [agreement(*pair) for pair in pairs]
+    refused = [outcome for (_, outcome), how in zip(pairs, found, strict=True) if how != COMPUTES]
+    yield f"\n## Checks in the sources of MPS ({len(pairs)})\n"
+    yield "A second source of what a Mac refuses: the checks in torch's MPS kernels, read from public sources. Each"
+    yield "has a call. The sources may be newer or older than the installed torch.\n"
+    same, other, computed = (found.count(how) for how in (SAME, OTHER, COMPUTES))
+    yield f"- A virtual `mps:real` refuses {same} calls in the same words and {other} in other words."
+    yield f"- It computes the other {computed}. There the two sources disagree, and TorchDevice was not tried."
+    yield f"- Of the {len(refused)} refused calls, {sum(not each.ours for each in refused)} run with TorchDevice.\n"
+    yield "| operator | refused by the kernel's source | virtual `mps:real` | with TorchDevice |"
+    yield "| --- | --- | --- | --- |"
+    for (check, outcome), how in zip(pairs, found, strict=True):
+        after = "–" if how == COMPUTES else f"fails: {outcome.ours[:80]}" if outcome.ours else "runs"
+        if how != SAME or outcome.ours:
+            yield f"| `{check.operator}` ({check.file}) | {check.condition} | {how} | {after.replace('|', '/')} |"
+
+
+def main() -> int:
+    """Keeps the outcomes and writes the page."""
+    from tools.mac_reports.page import write_page
+
+    outcomes = measure()
+    KEPT.write_text(json.dumps([asdict(each) for each in outcomes], indent=1) + "\n", encoding="utf-8")
+    write_page()
+    print("\n".join(section()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
