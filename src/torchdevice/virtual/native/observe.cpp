@@ -140,7 +140,8 @@ Memory memory_of(c10::Device device) {
   try {
     const auto* guard = c10::impl::getDeviceGuardImpl(device.type());
     const auto index = device.has_index() ? device.index() : guard->getDevice().index();
-    const auto& bytes = allocator->getDeviceStats(index).allocated_bytes[0];
+    const auto stats = allocator->getDeviceStats(index);
+    const auto& bytes = stats.allocated_bytes[0];
     return {bytes.allocated, bytes.current};
   } catch (const c10::Error&) {  // the device is lost, or a forked child may not use it
     return {};
