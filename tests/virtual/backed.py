@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -38,10 +39,9 @@ class _Lacking:
         return self._library.call(name, *arguments)
 
 
-def install(
-    device: str, on: str = "cuda", lacking: Collection[str] = (), support: Support = "all", count: int = 1
-) -> tuple[Installation, Library]:
-    """A virtual `device` on an accelerator that has no kernel for `lacking`; and the accelerator.
+@contextmanager
+def accelerator(on: str, lacking: Collection[str] = (), count: int = 1) -> Iterator[Library]:
+    """An accelerator that has no kernel for `lacking`. A virtual device that is installed inside is on top of it.
 
     In a build for CUDA a virtual `cuda` lacks nothing: torch has kernels for that type. Take `xpu` there.
     """
@@ -56,4 +56,12 @@ def install(
         mock.patch.object(installer, "_accelerator", return_value=on),
         mock.patch.object(installer, "memory_of", return_value=MEMORY),
     ):
+        yield beneath
+
+
+def install(
+    device: str, on: str = "cuda", lacking: Collection[str] = (), support: Support = "all", count: int = 1
+) -> tuple[Installation, Library]:
+    """A virtual `device` on an accelerator; and the accelerator."""
+    with accelerator(on, lacking, count) as beneath:
         return torchdevice.virtual.install(device, count, support, on), beneath

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -83,14 +84,9 @@ def install(device: str) -> None:
     from tests.virtual import backed
     from torchdevice import virtual
 
-    if "@" in device or not BACKING:
-        virtual.from_environment(device)
-    elif BACKING != COMPUTING:
-        kind, *rest = device.split(":")
-        count = max([1, *(int(part) for part in rest if part.isdigit())])
-        backed.install(kind, COMPUTING, support="real" if "real" in rest else "all", count=count)
-    else:
-        virtual.from_environment(f"{device}@{BACKING}")
+    on_top = f"{device}@{COMPUTING}" if COMPUTING and "@" not in device else device
+    with backed.accelerator(COMPUTING, count=3) if BACKING != COMPUTING else nullcontext():
+        virtual.from_environment(on_top)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Refusals that the sources of torch's MPS kernels contain, compared with those of a virtual `mps:real`.
 
-    python -m tools.mac_reports.checks       runs every call, keeps the outcomes, writes docs/mac.md
+    python -m tools.mac_reports.checks       runs every call and keeps the outcomes for docs/mac.md
 
 The virtual device reads torch's lists of tests that are expected to fail. The kernels' own checks are a second source:
 `tests/mac_reports/kernel_checks.json` has a call per check, with the words of its message. The page lists where the two
@@ -65,7 +65,6 @@ def _error_of(call: Callable[[], object]) -> str:
 def measure() -> list[Outcome]:
     """In this process: every call without TorchDevice, then with it, where its values must be the CPU's."""
     import torch
-    import torch.nn.functional as F  # noqa: N812 - as everywhere
 
     import torchdevice
     from torchdevice._torch import core
@@ -74,7 +73,7 @@ def measure() -> list[Outcome]:
 
     def evaluate(call: str, device: str) -> Any:
         torch.manual_seed(0)
-        return eval(call, {"torch": torch, "F": F, "d": device})
+        return eval(call, {"torch": torch, "F": torch.nn.functional, "d": device})
 
     def compare(call: str) -> None:
         expected, found = (core.tensors_in(evaluate(call, device)) for device in ("cpu", "mps"))
@@ -109,12 +108,9 @@ def section() -> Iterator[str]:
 
 
 def main() -> int:
-    """Keeps the outcomes and writes the page."""
-    from tools.mac_reports.page import write_page
-
+    """Keeps the outcomes, and prints the section of the page."""
     outcomes = measure()
     KEPT.write_text(json.dumps([asdict(each) for each in outcomes], indent=1) + "\n", encoding="utf-8")
-    write_page()
     print("\n".join(section()))
     return 0
 
