@@ -14,7 +14,7 @@ from torch import nn
 
 import torchdevice.virtual
 from tests.cli.harness import python
-from tests.virtual import backed
+from tests.virtual import backed, test_namespaces, test_tensors, test_threads
 from tests.virtual.harness import on
 from torchdevice.errors import ConfigError, VirtualDeviceUnavailable
 from torchdevice.translate import direct
@@ -430,3 +430,28 @@ def test_a_stream_that_nobody_created_is_refused() -> None:
     there.library.call("set_stream", side.stream_id, 0)
     assert torch.xpu.current_stream() == side
     there.library.call("set_stream", 0, 0)
+
+
+@on("")
+def test_two_devices_on_one_accelerator_are_apart() -> None:
+    with backed.accelerator("xpu"):
+        torchdevice.virtual.install("cuda", 2, "all", "xpu")
+    for test in (
+        test_namespaces.test_memory_is_counted_per_device,
+        test_tensors.test_a_copy_at_the_first_write_stays_on_its_device,
+        test_threads.test_devices_draw_apart,
+        test_threads.test_threads_together_stay_below_the_limit,
+    ):
+        torch.cuda.reset_peak_memory_stats()
+        test.body()  # type: ignore[attr-defined]
+
+
+@on("")
+def test_memory_of_a_mac_is_copied_by_its_kernels() -> None:
+    """An address of Metal's memory is an object: a copy of bytes by the host would destroy it."""
+    backed.install("cuda", "mps")
+    x = torch.arange(1000.0, device="cuda")
+    y = x._lazy_clone()
+    y.add_(1)
+    assert torch.equal(x.cpu(), torch.arange(1000.0))
+    assert torch.equal(y.cpu(), torch.arange(1000.0) + 1)

@@ -7,6 +7,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/MPSHooksInterface.h>
 #include <ATen/detail/XPUHooksInterface.h>
+#include <ATen/ops/from_blob.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -42,6 +43,24 @@ const at::AcceleratorHooksInterface& Backing::hooks() const {
 }
 
 c10::DeviceAllocator* Backing::device_allocator() const { return dynamic_cast<c10::DeviceAllocator*>(allocator()); }
+
+void Backing::empty_cache(c10::MempoolId_t pool) const {
+  if (auto* theirs = device_allocator()) return theirs->emptyCache(pool);
+  if (type_ == DeviceType::MPS) at::detail::getMPSHooks().emptyCache();  // before torch 2.10 its allocator is none
+}
+
+// An address of Metal's memory is an object, which the host must not read: torch's allocator for MPS would.
+void Backing::copy_bytes(void* to, const void* from, size_t bytes) const {
+  if (type_ != DeviceType::MPS) return allocator()->copy_data(to, from, bytes);
+  const Device there(type_, 0);
+  const auto tensor = [&](void* data) {
+    const auto options = at::TensorOptions().dtype(at::kByte).device(there);
+    return at::for_blob(data, {static_cast<int64_t>(bytes)}).options(options).target_device(there).make_tensor();
+  };
+  Computing computing;
+  at::AutoDispatchBelowADInplaceOrView guard;
+  tensor(to).copy_(tensor(const_cast<void*>(from)));
+}
 
 void Backing::choose(DeviceType type) {
   backend_ = backend_of(type);

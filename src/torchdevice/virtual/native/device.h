@@ -87,8 +87,10 @@ class Backing {
   Device device(DeviceIndex index) const {
     return is_host() ? Device(type_) : Device(type_, static_cast<DeviceIndex>(index % count_));
   }
-  bool is_shared(DeviceIndex index) const { return index >= count_; }  // another virtual device has the same backing
-  bool counts(DeviceIndex index) const { return counts_ && !is_shared(index); }  // whether its allocator counts that device's memory
+  // Whether another virtual device has the same backing.
+  bool is_shared(DeviceIndex index) const { return index >= count_ || index + count_ < config.count; }
+  // Whether its allocator counts the memory of that virtual device alone.
+  bool counts(DeviceIndex index) const { return counts_ && !is_shared(index); }
   DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend_);
   }
@@ -100,6 +102,8 @@ class Backing {
   const c10::impl::DeviceGuardImplInterface& guard() const { return *guard_; }
   const at::AcceleratorHooksInterface& hooks() const;
   c10::DeviceAllocator* device_allocator() const;  // null: it has no statistics
+  void empty_cache(c10::MempoolId_t pool) const;
+  void copy_bytes(void* to, const void* from, size_t bytes) const;
   bool has_streams() const { return !is_host() && type_ != DeviceType::MPS; }  // Metal has one stream
   c10::Stream stream(const c10::Stream& virtual_stream) const;
   c10::Stream label(const c10::Stream& stream, DeviceIndex index) const;

@@ -42,7 +42,7 @@ std::string gib(size_t bytes) {
   return text;
 }
 
-void raise_out_of_memory(size_t asked, Device device) {
+[[noreturn]] void raise_out_of_memory(size_t asked, Device device) {
   count_refused(device.index());
   const auto now = figures(device.index());
   const auto held = static_cast<size_t>(now.allocated_bytes[0].current), reserved = static_cast<size_t>(now.reserved_bytes[0].current);
@@ -270,9 +270,8 @@ struct LendingAllocator final : c10::Allocator {
   }
 };
 
-// The allocator with the statistics of the backing's devices. For a device that several virtual ones share, it reports
-// the sum.
-c10::DeviceAllocator* statistics_of_backing(DeviceIndex device = 0) {
+// The allocator with the statistics of the backing's device; null if several virtual devices share it.
+c10::DeviceAllocator* statistics_of_backing(DeviceIndex device) {
   return backing.counts(device) ? backing.device_allocator() : nullptr;
 }
 
@@ -312,35 +311,31 @@ size_t asked_for(std::string_view said) {
   return static_cast<size_t>(number * factor);
 }
 
+// With a limit one thread allocates at a time: otherwise two could pass the check together.
+struct LimitedRequests {
+  std::mutex mutex;
+};
+LimitedRequests& limited_requests() {
+  static auto* one_at_a_time = outlives_forks<LimitedRequests, &limited_requests>();
+  return *one_at_a_time;
+}
+
 struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     const Device device(config.type, current_device());
     if (keeps_segments()) return from_segments(bytes, device, device);
-    if (C10_UNLIKELY(is_beyond_limit(bytes, device))) {  // before the memory is requested from the backing
-      if (relieve(device, bytes, 0) != kTryAgain || is_beyond_limit(bytes, device)) raise_out_of_memory(bytes, device);
-    }
-    try {
-      return from_backing(bytes, device);
-    } catch (const c10::Error& e) {
-      if (!is_out_of_memory(e) || relieve(device, bytes, 0) != kTryAgain) {
-        raise_if_full(e, device);
-        throw;
-      }
-    }
-    try {
-      return from_backing(bytes, device);
-    } catch (const c10::Error& e) {
-      raise_if_full(e, device);
-      throw;
-    }
+    if (auto data = try_backing(bytes, device)) return std::move(*data);
+    if (relieve(device, bytes, 0) == kTryAgain)
+      if (auto data = try_backing(bytes, device)) return std::move(*data);
+    raise_out_of_memory(bytes, device);
   }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     if (backing.is_host()) return default_copy_data(to, from, bytes);
-    backing.allocator()->copy_data(to, from, bytes);
+    backing.copy_bytes(to, from, bytes);
   }
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t pool) override {
-    if (auto* theirs = statistics_of_backing()) return theirs->emptyCache(pool);
+    if (!backing.is_host()) return backing.empty_cache(pool);
     for (DeviceIndex i = 0; i < config.count; i++) {
       Happened happened;
       empty_segments(i, pool, happened);
@@ -359,17 +354,26 @@ struct VirtualAllocator final : c10::DeviceAllocator {
   }
 
  private:
-  static bool is_beyond_limit(size_t bytes, Device device) {
-    const size_t limit = memory_limit(device.index());
-    return limit && limited_memory(device.index()) + bytes > limit;
-  }
-  static c10::DataPtr from_backing(size_t bytes, Device device) {
-    if (backing.is_host()) return label(backing.allocator()->allocate(bytes), bytes, device);
+  // Null if the memory is beyond the limit or the backing is full.
+  static std::optional<c10::DataPtr> try_backing(size_t bytes, Device device) {
     TORCH_CHECK(
         !lost_by_fork(), "Cannot re-initialize ", c10::DeviceTypeName(config.type), " in forked subprocess. To use ",
         c10::DeviceTypeName(config.type), " with multiprocessing, you must use the 'spawn' start method");
-    c10::DeviceGuard guard(backing.device(device.index()));
-    return label(backing.allocator()->allocate(bytes), bytes, device);
+    c10::OptionalDeviceGuard guard;
+    if (!backing.is_host()) guard.reset_device(backing.device(device.index()));
+    c10::DataPtr data;
+    try {
+      std::unique_lock<std::mutex> lock(limited_requests().mutex, std::defer_lock);
+      if (const size_t limit = memory_limit(device.index())) {
+        lock.lock();
+        if (limited_memory(device.index()) + bytes > limit) return std::nullopt;
+      }
+      data = backing.allocator()->allocate(bytes);
+    } catch (const c10::Error& e) {
+      if (is_out_of_memory(e)) return std::nullopt;
+      throw;
+    }
+    return label(std::move(data), bytes, device);
   }
 };
 
@@ -532,9 +536,9 @@ void disown_memory(const c10::DataPtr& data) {
 size_t free_memory(DeviceIndex device) {
   const size_t held = limited_memory(device);
   const size_t most = usable_memory(device), ours = most > held ? most - held : 0;
-  auto* theirs = statistics_of_backing(device);
-  // Other processes use a part of the accelerator's memory.
-  return theirs ? std::min(ours, free_memory_of(*theirs, device).value_or(ours)) : ours;
+  auto* theirs = backing.is_host() ? nullptr : backing.device_allocator();
+  // Other processes and other virtual devices use a part of the accelerator's memory.
+  return theirs ? std::min(ours, free_memory_of(*theirs, backing.device(device).index()).value_or(ours)) : ours;
 }
 
 c10::CachingDeviceAllocator::DeviceStats figures(DeviceIndex device) {

@@ -382,6 +382,15 @@ bool is_in_pool(DeviceIndex device, Piece* const& of_owner, const c10::MempoolId
 }
 
 // ------------------------------------------------------------------------------------- memory that is not a piece of a segment
+// Accelerators count whole multiples of `kSmallest` as allocated.
+static void add_foreign(Statistics& s, int64_t bytes, int64_t sign) {
+  const bool large = static_cast<size_t>(bytes) > kSmallMost;
+  const auto whole = static_cast<int64_t>(rounded(static_cast<size_t>(bytes), kSmallest));
+  for (auto* of_bytes : {&s.allocated_bytes, &s.reserved_bytes, &s.active_bytes}) add(*of_bytes, large, sign * whole);
+  add(s.requested_bytes, large, sign * bytes);
+  for (auto* of_blocks : {&s.allocation, &s.segment, &s.active}) add(*of_blocks, large, sign);
+}
+
 bool count_foreign(DeviceIndex device, int64_t bytes) {
   Memory& m = memory(device);
   std::lock_guard<std::mutex> lock(m.mutex);
@@ -390,22 +399,16 @@ bool count_foreign(DeviceIndex device, int64_t bytes) {
     release_unused(m, {0, 0}, unused);
     if (reserved_of(m) + static_cast<size_t>(bytes) > m.limit) return false;
   }
-  const bool large = static_cast<size_t>(bytes) > kSmallMost;
-  auto& s = m.statistics;
-  for (auto* of_bytes : {&s.allocated_bytes, &s.reserved_bytes, &s.active_bytes, &s.requested_bytes}) add(*of_bytes, large, bytes);
-  for (auto* of_blocks : {&s.allocation, &s.segment, &s.active}) add(*of_blocks, large, 1);
-  s.num_device_alloc++;
+  add_foreign(m.statistics, bytes, 1);
+  m.statistics.num_device_alloc++;
   return true;
 }
 
 void uncount_foreign(DeviceIndex device, int64_t bytes) {
   Memory& m = memory(device);
   std::lock_guard<std::mutex> lock(m.mutex);
-  const bool large = static_cast<size_t>(bytes) > kSmallMost;
-  auto& s = m.statistics;
-  for (auto* of_bytes : {&s.allocated_bytes, &s.reserved_bytes, &s.active_bytes, &s.requested_bytes}) add(*of_bytes, large, -bytes);
-  for (auto* of_blocks : {&s.allocation, &s.segment, &s.active}) add(*of_blocks, large, -1);
-  s.num_device_free++;
+  add_foreign(m.statistics, bytes, -1);
+  m.statistics.num_device_free++;
 }
 
 // -------------------------------------------------------------------------------------------------------------- statistics
