@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ from tests.torches import recorded_on_pinned_torch
 from tests.virtual.harness import on
 from torchdevice import fallback
 from torchdevice._torch.core import torch_release
-from torchdevice.fallback.kernels import EXEMPT, GUARDED, make_guard, refusal_of
+from torchdevice.fallback import kernels
+from torchdevice.fallback.kernels import EXEMPT, GUARDED, GUARDED_IN_CPP, make_guard, refusal_of
 from torchdevice.virtual import supported
 
 
@@ -27,7 +30,8 @@ from torchdevice.virtual import supported
 def test_the_rows_are_torchs_own_list() -> None:
     listed = {name.removesuffix("_").removesuffix(".out") for name in supported.denied_dtypes()}
     listed = {name.removesuffix(".grad_input") for name in listed}
-    assert listed <= {*GUARDED["mps"], *EXEMPT}, listed - {*GUARDED["mps"], *EXEMPT}
+    known = {*GUARDED["mps"], *GUARDED_IN_CPP["mps"], *EXEMPT}
+    assert listed <= known, listed - known
 
 
 @pytest.mark.parametrize(
@@ -154,17 +158,98 @@ def test_a_composite_keeps_its_gradient_and_shape_errors_stay() -> None:
     assert wave.grad.flatten().tolist() == [1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 2.0, 1.0]
 
 
+def _half_of_floats(x: torch.Tensor) -> torch.Tensor:
+    if not x.is_floating_point():
+        raise NotImplementedError("\"exp2\" not implemented for 'Int'")
+    return x / 2
+
+
 @on("mps:real")
 def test_the_user_guards_more() -> None:
     torchdevice.activate(policy="portable")
-    x = torch.ones(2, 2, dtype=torch.long, device="mps")
-    with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
-        nn.functional.linear(x, x)
-    fallback.guard("aten::linear")
-    assert nn.functional.linear(x, x).tolist() == [[2, 2], [2, 2]]
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("exp2", _half_of_floats, "MPS")
+    real, whole = torch.ones(2, device="mps"), torch.ones(2, dtype=torch.int32, device="mps")
+    with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
+        torch.exp2(whole)
+    fallback.guard("aten::exp2")
+    for _ in range(2):
+        assert (torch.exp2(whole).tolist(), torch.exp2(real).tolist()) == ([2.0, 2.0], [0.5, 0.5])
     torchdevice.deactivate()
+    with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
+        torch.exp2(whole)
+
+
+# A call of each operator without a guard and of each with a guard in C++ only.
+EVERY_STEP: dict[str, Callable[[torch.Tensor], Any]] = {
+    "linear": lambda x: nn.functional.linear(x, x),
+    "relu": torch.relu,
+    "relu_": lambda x: torch.relu_(x.clone()),
+    "silu": nn.functional.silu,
+    "max_pool2d": lambda x: nn.functional.max_pool2d(x[None, None], 2),
+    "max_pool3d": lambda x: nn.functional.max_pool3d(x[None, None, None].expand(1, 1, 2, 2, 2), 2),
+    "batch_norm": lambda x: nn.functional.batch_norm(x, None, None, training=True),
+    "native_batch_norm": lambda x: torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[0],
+}
+
+
+def test_the_cpu_refuses_what_has_no_guard() -> None:
+    assert EVERY_STEP.keys() == {*GUARDED_IN_CPP["mps"], *EXEMPT}
+    for name, denied in supported.denied_dtypes().items():
+        for dtype in denied if name in EXEMPT else ():
+            with pytest.raises((RuntimeError, NotImplementedError)):
+                EVERY_STEP[name](torch.ones(2, 2).to(getattr(torch, dtype)))
+
+
+@on("mps:real")
+def test_integer_products_run_on_the_cpu() -> None:
+    torchdevice.activate(policy="portable")
+    dtypes = ("float32", "float16", "int64", "int32", "int8", "uint8")
+    for _ in range(2):
+        for dtype in dtypes:
+            x = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
+            there = nn.functional.linear(x.to("mps"), x.to("mps"))
+            assert there.device.type == "mps"
+            assert torch.equal(there.to("cpu"), nn.functional.linear(x, x))
+    assert {record.dtypes[0] for record in fallback.totals()} == {"int64", "int32", "int8", "uint8"}
+    torchdevice.deactivate()
+    whole = torch.ones(2, 2, dtype=torch.int64, device="mps")
     with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
+        nn.functional.linear(whole, whole)
+
+
+@on("mps:real")
+def test_errors_of_the_caller_are_raised_by_a_guard_in_cpp() -> None:
+    torchdevice.activate(policy="portable")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            nn.functional.linear(torch.ones(2, 3, device="mps"), torch.ones(2, 2, device="mps"))
+    assert fallback.totals() == {}
+
+
+@on("mps:real")
+def test_a_guard_in_cpp_does_not_call_python_for_what_the_device_has() -> None:
+    torchdevice.activate(policy="portable")
+    entered: list[str] = []
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and Path(frame.f_code.co_filename).parent == Path(kernels.__file__).parent:
+            entered.append(frame.f_code.co_name)
+
+    x, whole = torch.ones(2, 2, device="mps"), torch.ones(2, 2, dtype=torch.int64, device="mps")
+    nn.functional.linear(whole, whole)  # a refusal of other dtypes changes nothing
+    sys.setprofile(watch)
+    try:
         nn.functional.linear(x, x)
+        nn.functional.conv2d(x[None, None], x[None, None])
+        nn.functional.avg_pool2d(x[None], 2)
+        nn.functional.softplus(x)
+        native = list(entered)
+        nn.functional.linear(whole, whole)
+    finally:
+        sys.setprofile(None)
+    assert native == []
+    assert "guard" in entered  # the refusal was passed to Python
 
 
 @on("mps:real")

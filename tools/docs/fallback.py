@@ -17,7 +17,7 @@ import torchdevice.virtual
 from tools.catalog.mlx import equivalents
 from tools.catalog.mlx_names import ALONE, THERE
 from torchdevice import fallback
-from torchdevice.fallback.kernels import EXEMPT, GUARDED
+from torchdevice.fallback.kernels import EXEMPT, GUARDED, GUARDED_IN_CPP
 from torchdevice.fallback.mlx import executor
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -66,11 +66,12 @@ blocking, because on MPS such a copy can expose memory that is not written yet.
 - **The schema determines how arguments are copied**: functional, in-place, `out=`, views, lists, generators, devices. A storage that
   several arguments share is copied once. An argument that is written to is copied back into the caller's tensor.
 - **Guards** are for kernels that exist but refuse some dtypes or sizes. The native kernel runs first. If it refuses with a known
-  message (never a general `RuntimeError`, `ValueError` or out-of-memory error), the fallback runs, and the refusal is cached. A guarded
-  call takes a few microseconds longer, so only these operators have a guard: {guarded}. `torchdevice.fallback.guard("aten::linear")` adds one.
+  message (never a general `RuntimeError`, `ValueError` or out-of-memory error), the fallback runs, and the refusal is cached. These
+  operators have a guard: {guarded}. `torchdevice.fallback.guard("aten::gelu")` adds one.
   `adaptive_max_pool2d` to sizes that do not divide always falls back, because up to torch 2.13 Metal silently returns
   [wrong values](https://github.com/pytorch/pytorch/issues/190064).
-  These have no guard, because models call them at every step: {exempt}.
+  With the C++ library (see above) {in_cpp} has one too: models call it at every step, and a guard in C++ takes about 0.1 µs per call, one in
+  Python a few microseconds. These have no guard, because the CPU refuses the same dtypes: {exempt}.
 - **Compressed sparse tensors** (CSR, CSC, BSR, BSC): torch 2.13 refuses to construct one on `mps`. Here
   `x.to_sparse_csr()`, `torch.sparse_csr_tensor(…, device="mps")` and `csr.to("mps")` return an instance of a tensor subclass with that
   device, layout and gradients. Its parts are in CPU memory, and each operator on it is a fallback. `values()` returns a copy: a write
@@ -169,6 +170,7 @@ def pages() -> dict[Path, str]:
     text = FALLBACK.format(
         covered="On `mps`: " + ", ".join(f"{count} under `{key}`" for key, count in covered.most_common()) + ".",
         guarded=names(GUARDED["mps"]),
+        in_cpp=names(GUARDED_IN_CPP["mps"]),
         exempt=names(EXEMPT),
         version=torch.__version__.partition("+")[0],
         matrix="\n".join(f"| {where} | {count} |" for where, count in matrix.summary().items()),

@@ -2,9 +2,10 @@
 
 `gaps` finds what is missing, and `route` selects the executor. Operators that the target has are not changed, with one
 exception: guards. A guarded operator has a native kernel that refuses some dtypes or sizes. The native kernel runs
-first, and the guard costs a few microseconds per call, so only the rows of `GUARDED` have one.
-`fallback.guard("aten::…")` adds a row. Operators that are not torch's own (extensions, `torch.library`) can be
-registered at any time. Our kernel for each is removed when a kernel for the target is registered later.
+first. The guard is C++ if the library is built, and takes about 0.1 µs per call. In Python it takes a few
+microseconds, so the rows of `GUARDED_IN_CPP` have none then. `fallback.guard("aten::…")` adds a row. Operators that are
+not torch's own (extensions, `torch.library`) can be registered at any time. Our kernel for each is removed when a
+kernel for the target is registered later.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torchdevice._torch.dispatcher import LIBRARY_END
 from torchdevice.answers import products
 from torchdevice.fallback import cpu, sparse
 from torchdevice.fallback.gaps import RECOMPOSED, Gap, extension_gaps, gaps, is_extension
-from torchdevice.fallback.native import NativeKernels
+from torchdevice.fallback.native import NativeGuards, NativeKernels
 from torchdevice.fallback.plan import Plan, read_plan
 from torchdevice.fallback.route import Router
 from torchdevice.fallback.sparse import CompressedTensor
@@ -45,8 +46,10 @@ GUARDED: dict[str, tuple[str, ...]] = {
         *("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar"),
     )
 }
-# These refuse some dtypes too. Models call them in every step with supported dtypes, so a guard would only add cost.
-EXEMPT = frozenset({"batch_norm", "linear", "max_pool2d", "max_pool3d", "native_batch_norm", "relu", "relu_", "silu"})
+# Models call these in every step with supported dtypes: a guard in Python would slow them.
+GUARDED_IN_CPP: dict[str, tuple[str, ...]] = {"mps": ("linear",)}
+# These refuse some dtypes too. The CPU refuses the same ones, so a guard would not help.
+EXEMPT = frozenset({"batch_norm", "max_pool2d", "max_pool3d", "native_batch_norm", "relu", "relu_", "silu"})
 
 # Sizes for which a kernel returns wrong values without an error: it is not called. By target and operator, with
 # the torch version that fixes it. https://github.com/pytorch/pytorch/issues/190064
@@ -93,31 +96,42 @@ def _pools_unevenly(args: tuple[Any, ...]) -> bool:
     return any(a > 0 and b > 0 and max(a, b) % min(a, b) for a, b in pairs)
 
 
+def guarded_rows(target: str, in_cpp: bool) -> list[str]:
+    """The operators of a target that have a guard. `in_cpp`: whether guards can be C++."""
+    return [f"aten::{row}" for row in (*GUARDED.get(target, ()), *(GUARDED_IN_CPP.get(target, ()) if in_cpp else ()))]
+
+
 def make_guard(
     native: Any,
     elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], Any],
     wrong: Callable[[tuple[Any, ...]], bool] | None = None,
+    refused_in_cpp: Callable[[], Exception | None] = lambda: None,
 ) -> Callable[..., Any]:
-    """A kernel that calls `native` first and remembers what it refused, by dtypes or by dtypes and sizes."""
+    """A kernel that calls `native` first and remembers what it refused, by dtypes or by dtypes and sizes.
+
+    `refused_in_cpp`: the refusal of a guard in C++ that has just called `native` with these arguments.
+    """
     by_dtype: dict[tuple[Any, ...], str] = {}
     by_size: dict[tuple[Any, ...], str] = {}
     lock = threading.Lock()
     call = native.call_boxed
 
     def guard(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        refusal = refused_in_cpp()
         if wrong is not None and wrong(args):
             return elsewhere(_UNEVEN, args, kwargs)
         if by_dtype or by_size:
             known = by_dtype.get(_dtypes(args)) or by_size.get(_sizes(args))
             if known is not None:
                 return elsewhere(known, args, kwargs)
-        try:
-            return call(keys, *args, **kwargs)
-        except _TYPES as error:
-            kind = refusal_of(error)
-            if kind is None:
-                raise
-            reason = str(error).splitlines()[0].split(". ")[0]
+        if refusal is None:
+            try:
+                return call(keys, *args, **kwargs)
+            except _TYPES as error:
+                if refusal_of(error) is None:
+                    raise
+                refusal = error
+        kind, reason = refusal_of(refusal), str(refusal).splitlines()[0].split(". ")[0]
         with lock:
             if kind == "dtype":
                 by_dtype[_dtypes(args)] = reason
@@ -129,7 +143,11 @@ def make_guard(
 
 
 def _dtypes(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(value.dtype for value in args if isinstance(value, RealTensor))
+    return tuple(
+        value.dtype if isinstance(value, RealTensor) else value
+        for value in args
+        if isinstance(value, (RealTensor, torch.dtype))
+    )
 
 
 def _sizes(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -150,6 +168,7 @@ class Coverage:
         self.wanted_guards: set[str] = set()  # the user's own
         self._registrations = dispatcher.Registrations()
         self.native = NativeKernels()
+        self.guards = NativeGuards(refusal_of)
         self.extensions = Extensions()
 
     def apply(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
@@ -163,10 +182,8 @@ class Coverage:
                 add(gap.name, gap.key, _kernel(plan, router, reason))
                 self.covered[gap] = plan
         self.native.apply(router, [(gap, plan, reason) for gap, plan in self.covered.items()])
-        covered = {gap.name for gap in self.covered}
-        for name in sorted(
-            {*(f"aten::{row}" for row in GUARDED.get(router.target, ())), *self.wanted_guards} - covered
-        ):
+        covered = {gap.name for gap in self.covered if gap.key == router.key}
+        for name in sorted({*guarded_rows(router.target, self.guards.begin()), *self.wanted_guards} - covered):
             self.guard(name)
         self._recompose(RECOMPOSED.get(router.target, ()), dispatcher.backend_key(router.target))
         products.register(self._registrations, dispatcher.backend_key(router.target))
@@ -185,13 +202,20 @@ class Coverage:
         composite = dispatcher.has_kernel(name, "CompositeImplicitAutograd")
         # A composite also has a kernel at the autograd key. There the copies are recorded, so it has gradients.
         keys = (backend, f"Autograd{backend}") if composite else (backend,)
+        wrong = silently_wrong(self.router.target, name.removeprefix("aten::"))
         # All are read first: a kernel under the backend's key removes the composite from the autograd key.
-        for key, native in [(key, dispatcher.native_kernel(name, key)) for key in keys]:
+        natives = [(key, dispatcher.native_kernel(name, key)) for key in keys]
+        for key, native in natives:
+            if native is not None and wrong is None:
+                self.guards.keep(name, key)
+        for key, native in natives:
             if native is not None:
                 elsewhere = partial(self.router.run, replace(plan, recorded=key != backend))
-                kernel = make_guard(native, elsewhere, silently_wrong(self.router.target, name.removeprefix("aten::")))
+                kernel = make_guard(native, elsewhere, wrong, self.guards.take_refusal)
                 self._registrations.add(name, key, kernel, with_keyset=True)
                 self.guarded.add(name)
+                if wrong is None:
+                    self.guards.add(name, key)
 
     def _recompose(self, names: Collection[str], backend: str) -> None:
         for key in (backend, f"Autograd{backend}") if names else ():
@@ -229,6 +253,7 @@ class Coverage:
             )
         self.extensions.undo()
         self.native.undo()
+        self.guards.undo()
         self._registrations.undo()
         self.covered.clear()
         self.guarded.clear()

@@ -1,4 +1,4 @@
-"""The fallback kernel in C++, registered over the one in Python. It copies and counts without calling Python.
+"""Fallbacks and guards in C++, registered over the kernels in Python. They copy, count and pass on without Python.
 
 The kernel is part of the virtual device's library. For a real accelerator it is a separate library, which
 `torchdevice calibrate` builds. Without it the Python kernels run. They also run for what the C++ does not support:
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
 
@@ -64,12 +65,23 @@ _PYTHON = (
 )
 _IS_INNER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object)
 _OPENED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p)
+_IS_REFUSAL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
 
 
 def _library() -> ctypes.CDLL | None:
-    """The library with the kernel; None if none is built."""
+    """The library with the kernels; None if none is built, or if this Python cannot use it."""
+    if sys.implementation.name != "cpython":
+        return None
     there = installed()
     return there.library.dll if there is not None else build.load_if_built(build.FALLBACK)
+
+
+def _usable_library() -> ctypes.CDLL | None:
+    library = _library()
+    if library is None or not library.tdf_usable():
+        return None
+    library.tdf_error.restype = library.tdf_dtype.restype = ctypes.c_char_p
+    return library
 
 
 class NativeKernels:
@@ -83,20 +95,18 @@ class NativeKernels:
     def apply(self, router: Router, gaps: Iterable[tuple[Gap, Plan, str]]) -> None:
         """Register C++ kernels for the gaps that C++ supports, over the registered Python kernels."""
         wanted = [row for row in gaps if _is_simple(row[0], row[1], router)]
-        library = _library() if wanted and sys.implementation.name == "cpython" else None
-        if library is None or not library.tdf_usable():
+        library = _usable_library() if wanted else None
+        if library is None:
             return
         self._library = library
         self._begin(
             library, router.target, [(plan.name, reason + router.chain_of(plan.name)[1]) for _, plan, reason in wanted]
         )
         for number, (gap, plan, _) in enumerate(wanted):
-            name, _, overload = plan.name.partition(".")
-            _check(library, library.tdf_cover(name.encode(), overload.encode(), gap.key.encode(), number))
+            _check(library, library.tdf_cover(*_slot(plan.name, gap.key), number))
             self.covered.add(plan.name)
 
     def _begin(self, library: ctypes.CDLL, target: str, rows: list[tuple[str, str]]) -> None:
-        library.tdf_error.restype = library.tdf_dtype.restype = ctypes.c_char_p
         library.tdf_drop.argtypes = [ctypes.c_void_p]
         library.tdf_begin.argtypes = [ctypes.c_char_p, *[ctypes.c_void_p] * 4]
         addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _PYTHON]
@@ -130,6 +140,59 @@ class NativeKernels:
             self._library.tdf_forget()
         self._library = None
         self.covered.clear()
+
+
+class NativeGuards:
+    """The C++ guards that are registered at present. Each calls the kernel of the device without calling Python."""
+
+    def __init__(self, refusal_of: Callable[[Exception], str | None]) -> None:
+        self._library: ctypes.CDLL | None = None
+        self._refusal_of = refusal_of
+        self._is_refusal = _IS_REFUSAL(self._ask)  # kept alive: C++ calls it
+        self._refused = threading.local()
+
+    def begin(self) -> bool:
+        """Whether there can be C++ guards. Without them, the Python guards run."""
+        self._library = _usable_library()
+        if self._library is not None:
+            self._library.tdf_ask(self._is_refusal)
+        return self._library is not None
+
+    def keep(self, name: str, key: str) -> None:
+        """Keep the kernel of the device, before the Python guard is registered."""
+        if self._library is not None:
+            _check(self._library, self._library.tdf_keep(*_slot(name, key)))
+
+    def add(self, name: str, key: str) -> None:
+        """Register a C++ guard over the Python guard."""
+        if self._library is not None:
+            _check(self._library, self._library.tdf_guard(*_slot(name, key)))
+
+    def undo(self) -> None:
+        """Remove the C++ guards. The Python guards run again until they are removed too."""
+        if self._library is not None:
+            self._library.tdf_end_guards()
+        self._library = None
+
+    def take_refusal(self) -> Exception | None:
+        """The refusal that made C++ call the Python guard on this thread, once."""
+        refusal = getattr(self._refused, "error", None)
+        self._refused.error = None
+        return refusal
+
+    def _ask(self, message: bytes, error_class: int) -> int:
+        error = _ERRORS[error_class](message.decode(errors="replace"))
+        refused = self._refusal_of(error) is not None
+        self._refused.error = error if refused else None
+        return int(refused)
+
+
+_ERRORS = (RuntimeError, NotImplementedError, TypeError)  # in the order of `is_refused` in refusals.cpp
+
+
+def _slot(name: str, key: str) -> tuple[bytes, bytes, bytes]:
+    operator, _, overload = name.partition(".")
+    return operator.encode(), overload.encode(), key.encode()
 
 
 def _check(library: ctypes.CDLL, failed: int) -> None:

@@ -88,7 +88,7 @@ def _expected(target: str) -> Matrix:
             )
         )
     missing = {gap.name for gap in gaps(target, registered=listing) if gap.key == key} if target != "cpu" else set()
-    guarded = {f"aten::{row}" for row in kernels.GUARDED.get(target, ())}
+    guarded = set(kernels.guarded_rows(target, in_cpp=False))
     chain = ("mlx", "cpu") if target == "mps" and mlx.installed() else ("cpu",)
     return _matrix(
         target,

@@ -42,11 +42,12 @@ SOURCES = (
     "determinism.cpp",
     "dtypes.cpp",
     "fallback.cpp",
+    "refusals.cpp",
     "graphs.cpp",
     "native.cpp",
     "api.cpp",
 )
-HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "relabel.h")
+HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "relabel.h", "signatures.h")
 
 
 class Recipe(NamedTuple):
@@ -59,7 +60,12 @@ class Recipe(NamedTuple):
 
 
 DEVICE = Recipe("the virtual device", SOURCES, HEADERS, "about a minute")
-FALLBACK = Recipe("the fallback kernel", ("fallback.cpp",), ("calls.h", "fallback.h", "forks.h"), "half a minute")
+FALLBACK = Recipe(
+    "the fallback kernel",
+    ("fallback.cpp", "refusals.cpp"),
+    ("calls.h", "fallback.h", "forks.h", "signatures.h"),
+    "half a minute",
+)
 COUNTING = Recipe("the counter of CPU memory", ("counting.cpp",), ("calls.h", "forks.h"), "a few seconds")
 OPERATOR_TIMES = Recipe("the timer of operators", ("observe.cpp",), (), "some seconds")
 

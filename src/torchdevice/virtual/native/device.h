@@ -8,6 +8,7 @@
 //   relabel.cpp      conversion between virtual tensors and tensors of the backing over the same bytes, for every layout
 //   kernel.cpp       the boxed kernel of (nearly) all operators, counts, refusals
 //   fallback.cpp     operators that the CPU computes in a session; also a separate library
+//   refusals.cpp     operators whose kernel refuses some dtypes or sizes in a session; part of that library too
 //   graphs.cpp       capture and replay of calls
 //   determinism.cpp  operators without a deterministic kernel on CUDA
 //   dtypes.cpp       dtypes that GPU kernels support and CPU kernels do not

@@ -5,6 +5,7 @@
 // The schema decides which operators have one: `Signatures` lists the signatures of frequent operators of training and
 // inference. Every other operator with such a signature is covered too.
 #include "relabel.h"
+#include "signatures.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/boxing/impl/boxing.h>
@@ -15,32 +16,8 @@ namespace torchdevice {
 
 namespace {
 
-using at::IntArrayRef;
-using at::OptionalIntArrayRef;
-using at::Scalar;
-using at::TensorList;
-using c10::ScalarType;
-using c10::SymInt;
-using c10::SymIntArrayRef;
-using Text = std::string_view;
-using In = const Tensor&;
-using Iterated = const at::ITensorListRef&;  // a list, in signatures of structured kernels
-using InOut = Tensor&;
-using MaybeIn = const std::optional<Tensor>&;
-using Number = const Scalar&;
-using MaybeNumber = const std::optional<Scalar>&;
-using Numbers = at::ArrayRef<Scalar>;
-using Tensors = std::vector<Tensor>;
-using Two = std::tuple<Tensor, Tensor>;
-using Three = std::tuple<Tensor, Tensor, Tensor>;
-using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
-using Mask = std::array<bool, 3>;
-using FourMask = std::array<bool, 4>;
-using MaybeReal = std::optional<double>;
+using namespace signatures;
 using Attended = std::tuple<Tensor, Tensor, Tensor, Tensor, SymInt, SymInt, Tensor, Tensor, Tensor>;
-
-template <class... Each>
-struct Types {};
 
 using Signatures = Types<
     // elementwise
@@ -88,73 +65,6 @@ using Signatures = Types<
     void(TensorList, TensorList, TensorList, TensorList, TensorList, TensorList, In, double, double, double, double, bool, bool,
          MaybeIn, MaybeIn),
     void(TensorList, TensorList, TensorList, double, double, double, double, bool, bool, bool, MaybeIn, MaybeIn)>;
-
-// ------------------------------------------------------------------------------------ a signature in schema notation
-template <class T>
-constexpr const char* kText = nullptr;
-template <> constexpr const char* kText<In> = "Tensor";
-template <> constexpr const char* kText<Tensor> = "Tensor";
-template <> constexpr const char* kText<InOut> = "Tensor!";
-template <> constexpr const char* kText<MaybeIn> = "Tensor?";
-template <> constexpr const char* kText<TensorList> = "Tensor[]";
-template <> constexpr const char* kText<Tensors> = "Tensor[]";
-template <> constexpr const char* kText<Number> = "Scalar";
-template <> constexpr const char* kText<MaybeNumber> = "Scalar?";
-template <> constexpr const char* kText<Numbers> = "Scalar[]";
-template <> constexpr const char* kText<Iterated> = "Tensor[]";
-template <> constexpr const char* kText<int64_t> = "int";
-template <> constexpr const char* kText<std::optional<int64_t>> = "int?";
-template <> constexpr const char* kText<IntArrayRef> = "int[]";
-template <> constexpr const char* kText<OptionalIntArrayRef> = "int[]?";
-template <> constexpr const char* kText<SymInt> = "SymInt";
-template <> constexpr const char* kText<SymIntArrayRef> = "SymInt[]";
-template <> constexpr const char* kText<double> = "float";
-template <> constexpr const char* kText<bool> = "bool";
-template <> constexpr const char* kText<Mask> = "bool[]";
-template <> constexpr const char* kText<FourMask> = "bool[]";
-template <> constexpr const char* kText<MaybeReal> = "float?";
-template <> constexpr const char* kText<ScalarType> = "ScalarType";
-template <> constexpr const char* kText<std::optional<ScalarType>> = "ScalarType?";
-template <> constexpr const char* kText<Text> = "str";
-template <> constexpr const char* kText<std::optional<Text>> = "str?";
-
-template <class T>
-struct Results {
-  static void append(std::string& text) { text.append(kText<T>).append(","); }
-};
-template <>
-struct Results<void> {
-  static void append(std::string&) {}
-};
-template <class... Each>
-struct Results<std::tuple<Each...>> {
-  static void append(std::string& text) { (text.append(kText<Each>).append(","), ...); }
-};
-
-template <class Signature>
-struct Written;
-template <class Result, class... Args>
-struct Written<Result(Args...)> {
-  static std::string text() {
-    std::string text;
-    (text.append(kText<Args>).append(","), ...);
-    text += ">";
-    Results<Result>::append(text);
-    return text;
-  }
-};
-
-void append(std::string& text, const c10::Argument& a) {
-  const std::string type = a.real_type()->str();
-  text.append(type).append(type == "Tensor" && is_written(a) ? "!," : ",");
-}
-std::string text_of(const c10::FunctionSchema& schema) {
-  std::string text;
-  for (const auto& a : schema.arguments()) append(text, a);
-  text += ">";
-  for (const auto& r : schema.returns()) append(text, r);
-  return text;
-}
 
 // --------------------------------------------------------------------------------------------- arguments
 // The form in which an argument is passed to the backing. `ready`: it could be lent.

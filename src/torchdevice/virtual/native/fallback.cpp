@@ -461,10 +461,6 @@ std::vector<c10::RegistrationHandleRAII>& registrations() {
   return *all;
 }
 
-// Whether torch can call the kernel below another one: since 2.10.
-template <class Handle>
-constexpr bool tells_below = requires(const Handle& op) { op.getComputedKernelForDispatchKey(DispatchKey::CPU); };
-
 template <class Handle>
 void cover(const Handle& op, DispatchKey key, int number) {
   if constexpr (tells_below<Handle>) {

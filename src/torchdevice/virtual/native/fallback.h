@@ -19,4 +19,8 @@ extern std::optional<c10::DeviceType> holder;
 // The dtype of a result that the CPU computed in `dtype`, which the device may lack.
 c10::ScalarType dtype_there(c10::ScalarType dtype);
 
+// Whether torch can call the kernel below another one: since 2.10.
+template <class Handle>
+constexpr bool tells_below = requires(const Handle& op) { op.getComputedKernelForDispatchKey(c10::DispatchKey::CPU); };
+
 }  // namespace torchdevice::fallback

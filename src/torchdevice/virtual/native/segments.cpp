@@ -385,7 +385,7 @@ bool is_in_pool(DeviceIndex device, Piece* const& of_owner, const c10::MempoolId
 // Accelerators count whole multiples of `kSmallest` as allocated.
 static void add_foreign(Statistics& s, int64_t bytes, int64_t sign) {
   const bool large = static_cast<size_t>(bytes) > kSmallMost;
-  const auto whole = static_cast<int64_t>(rounded(static_cast<size_t>(bytes), kSmallest));
+  const auto whole = backing.is_host() ? bytes : static_cast<int64_t>(rounded(static_cast<size_t>(bytes), kSmallest));
   for (auto* of_bytes : {&s.allocated_bytes, &s.reserved_bytes, &s.active_bytes}) add(*of_bytes, large, sign * whole);
   add(s.requested_bytes, large, sign * bytes);
   for (auto* of_blocks : {&s.allocation, &s.segment, &s.active}) add(*of_blocks, large, sign);
