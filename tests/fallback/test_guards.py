@@ -19,6 +19,7 @@ import torchdevice
 import torchdevice.virtual
 from tests.torches import recorded_on_pinned_torch
 from tests.virtual.harness import on
+from tools.mac_reports import checks
 from torchdevice import fallback
 from torchdevice._torch.core import torch_release
 from torchdevice.fallback import kernels
@@ -66,6 +67,16 @@ def test_refusals_that_owners_of_macs_reported_are_recognized() -> None:
     ]
     assert any("Output channels > 65536" in text for text in refusals)
     assert [text for text in refusals if refusal_of(NotImplementedError(text)) is None] == []
+
+
+def test_refusals_in_the_sources_of_the_kernels_are_recognized() -> None:
+    rows = [row for row in checks.checks() if row.operator not in checks.NOT_SIMULATED]
+    guarded = set(kernels.guarded_rows("mps", in_cpp=True))
+    messages = {
+        checks.example(row.message) for row in rows if checks.KERNEL_OF.get(row.operator, row.operator) in guarded
+    }
+    assert len(messages) > 15
+    assert {text for text in messages if refusal_of(RuntimeError(text)) is None} == set()
 
 
 def test_native_is_asked_once_for_what_it_refuses() -> None:
@@ -180,9 +191,8 @@ def test_the_user_guards_more() -> None:
         torch.exp2(whole)
 
 
-# A call of each operator without a guard and of each with a guard in C++ only.
-EVERY_STEP: dict[str, Callable[[torch.Tensor], Any]] = {
-    "linear": lambda x: nn.functional.linear(x, x),
+# A call of each operator without a guard.
+UNGUARDED: dict[str, Callable[[torch.Tensor], Any]] = {
     "relu": torch.relu,
     "relu_": lambda x: torch.relu_(x.clone()),
     "silu": nn.functional.silu,
@@ -194,11 +204,11 @@ EVERY_STEP: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 def test_the_cpu_refuses_what_has_no_guard() -> None:
-    assert EVERY_STEP.keys() == {*GUARDED_IN_CPP["mps"], *EXEMPT}
+    assert UNGUARDED.keys() == EXEMPT
     for name, denied in supported.denied_dtypes().items():
         for dtype in denied if name in EXEMPT else ():
             with pytest.raises((RuntimeError, NotImplementedError)):
-                EVERY_STEP[name](torch.ones(2, 2).to(getattr(torch, dtype)))
+                UNGUARDED[name](torch.ones(2, 2).to(getattr(torch, dtype)))
 
 
 @on("mps:real")

@@ -65,15 +65,27 @@ def test_the_page_is_written_from_what_was_kept() -> None:
 @pytest.mark.processes
 @recorded_on_pinned_torch
 def test_kernels_are_compared_as_they_were_kept() -> None:
-    code = "from tools.mac_reports.checks import *; print([agreement(*each) for each in zip(checks(), measure())])"
+    code = """if True:
+        from tools.mac_reports.checks import *
+        print([(agreement(check, found), bool(found.ours)) for check, found in zip(checks(), measure())])
+    """
     done = run_python("-W", "ignore", "-c", code)
-    kept = [checks.agreement(*each) for each in zip(checks.checks(), checks.kept(), strict=True)]
+    pairs = list(zip(checks.checks(), checks.kept(), strict=True))
+    kept = [(checks.agreement(check, found), bool(found.ours)) for check, found in pairs]
     assert done.stdout.splitlines()[-1:] == [str(kept)], done.stderr
+
+
+def test_what_only_the_sources_refuse_runs() -> None:
+    pairs = zip(checks.checks(), checks.kept(), strict=True)
+    simulated = [found for check, found in pairs if checks.is_simulated(check, found)]
+    assert len(simulated) > 20
+    assert [found.ours for found in simulated if found.ours] == []
 
 
 def test_every_check_of_a_kernel_has_its_place_and_a_call_of_its_own() -> None:
     rows = checks.checks()
     for row in rows:
+        assert re.search(row.message, checks.example(row.message)), row
         assert re.fullmatch(r"[0-9a-f]{40}", row.commit), row
         assert row.operator.startswith("aten::")
         assert row.condition.endswith(".")

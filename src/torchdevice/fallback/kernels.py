@@ -34,7 +34,8 @@ from torchdevice.ledger import renew_after_fork
 from torchdevice.translate.engine import Applied, Replacement, apply, dress
 from torchdevice.translate.translator import translator
 
-# From torch/testing/_internal/common_mps.py (dtypes), and from the size checks of the MPS pooling kernels.
+# From torch/testing/_internal/common_mps.py (dtypes), and from the checks in the sources of the MPS kernels
+# (tests/mac_reports/kernel_checks.json).
 GUARDED: dict[str, tuple[str, ...]] = {
     "mps": (
         *("_convolution", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "adaptive_max_pool1d"),
@@ -42,12 +43,15 @@ GUARDED: dict[str, tuple[str, ...]] = {
         *("max_pool1d", "max_pool2d_with_indices_backward", "max_unpool2d", "max_unpool3d", "median"),
         *("median.dim_values", "nanmedian", "nanmedian.dim_values", "nll_loss", "softplus", "stft", "stft.center"),
         *("glu", "mish", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+        *("addr", "bernoulli_.Tensor", "cholesky_inverse", "_cholesky_solve_helper", "grid_sampler_3d"),
+        *("linalg_inv_ex", "linalg_lu_factor_ex", "linalg_qr", "_linalg_solve_ex", "linalg_solve_triangular"),
+        *("lstm.input", "triangular_solve"),
         # torch computes these in float64, whatever they are given
         *("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar"),
     )
 }
 # Models call these in every step with supported dtypes: a guard in Python would slow them.
-GUARDED_IN_CPP: dict[str, tuple[str, ...]] = {"mps": ("linear",)}
+GUARDED_IN_CPP: dict[str, tuple[str, ...]] = {"mps": ("gather", "linear", "mse_loss", "repeat")}
 # These refuse some dtypes too. The CPU refuses the same ones, so a guard would not help.
 EXEMPT = frozenset({"batch_norm", "max_pool2d", "max_pool3d", "native_batch_norm", "relu", "relu_", "silu"})
 
@@ -60,12 +64,15 @@ _UNEVEN = "the kernel of this torch version is wrong for sizes that do not divid
 _DTYPE_REFUSALS = re.compile(
     r"is not currently implemented for the \w+ device|^Could not run 'aten::"
     r"|not implemented for '\w+'|doesn't support float64|to the MPS backend but it does not have support for that dtype"
-    r"|is only supported on MPS for float types|not supported for (integer|integral|bool|complex|float16|bfloat16)"
+    r"|is only supported on MPS for float types|[Nn]ot supported for (integer|integral|bool|complex|float16|bfloat16)"
+    r"|MPS device does not support \w+ for non-float|MPS (currently |only )?supports float|Only float is supported"
+    r"|_mps(: only defined for| only supports) floating"
     r"|[Uu]nsupported (data ?type|dtype).* MPS|MPS(: | does not |.*doesn't )support\w* .*(dtype|type)"
 )
 _SIZE_REFUSALS = re.compile(
     r"Adaptive pool MPS: ((in|out)put sizes must be divisible|Input height and width must both)"
-    r"|not (yet )?(supported|implemented) on MPS"
+    r"|not (yet |currently )?(supported|implemented) (on|in|with) MPS|Unsupported \w+ interpolation"
+    r"|^probability and self tensor should be of the same shape"
     r"|MPS: .*(not supported|unsupported)|not supported (on|at) the MPS device"
 )
 # Only the messages of these are compared. MemoryError, OutOfMemoryError, ValueError and IndexError are never refusals.
