@@ -34,6 +34,8 @@ LIMITS = {"launch-bound step": 1.08, "large step": 1.01, "matmul 8192x8192": 1.0
 ADDED_US = 1.5
 CALLS = 400
 TURNS = {False: 25, True: 7}  # with --quick
+# A short step differs by a tenth from turn to turn on a shared machine: its median needs more turns.
+TIMES_TURNS = {"launch-bound step": 8}
 WARM = 4  # steps that are not timed
 Turn = Callable[[], float]
 
@@ -181,7 +183,7 @@ def main() -> None:
     small = [name for name in virtual.cases("meta") if name.endswith(("4x4", " 16"))]
     figures: dict[str, list[Figure]] = {place: [] for place in (*places, AGAIN)}
     for name in (*LIMITS, *small):
-        turns = options.rounds or TURNS[options.quick]
+        turns = options.rounds or TURNS[options.quick] * TIMES_TURNS.get(name, 1)
         rounds = [{place: side.turn(name) for place, side in sides.items()} for _ in range(turns)]
         for place, rows in figures.items():
             rows.append(compare(name, place, *([each[side] for each in rounds] for side in (place, found.type))))

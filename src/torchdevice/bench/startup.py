@@ -32,6 +32,16 @@ done = time.process_time()
 grown = psutil.Process().memory_info().rss - held
 print(json.dumps([(loaded - started) * 1e3, (done - before) * 1e3, grown / 1e6]))
 """
+# torch counts NVIDIA GPUs by their management library, as an activation does. Plain torch, for comparison.
+COUNTING = """
+import os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import torch, psutil
+torch.accelerator.is_available()
+held = psutil.Process().memory_info().rss
+torch.cuda.device_count()
+print((psutil.Process().memory_info().rss - held) / 1e6)
+"""
 ROWS = (
     ("added to `import torch` while inactive", "ms", 3.0),
     ("activation", "ms", 150.0),
@@ -46,16 +56,19 @@ def main() -> None:
     rounds = 3 if parser.parse_args().quick else 11
     # The first process writes the bytecode, which an installation has, and is not counted.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    samples = []
-    for _ in range(rounds + 1):
+
+    def last_line_of(program: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
         )
-        samples.append(json.loads(done.stdout.splitlines()[-1]))
-    del samples[0]
+        return done.stdout.splitlines()[-1]
+
+    samples = [json.loads(last_line_of(PROBE)) for _ in range(rounds + 1)][1:]
     for (what, unit, limit), values in zip(ROWS, zip(*samples, strict=True), strict=True):
         low, middle, high = statistics.quantiles(values, n=4)
         emit([Figure(what, middle, unit, limit, (low, high), f"{rounds} processes")])
+    if (counting := statistics.median(float(last_line_of(COUNTING)) for _ in range(3))) > 0.1:  # 0 without a GPU
+        emit([Figure("the same of plain `torch.cuda.device_count()`", counting, "MB", note="3 processes")])
 
 
 if __name__ == "__main__":
