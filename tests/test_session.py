@@ -137,6 +137,7 @@ OTHER_SETTINGS = {
     "TORCHDEVICE_DEVICE_COUNT": ("3", "device_count=3"),
     "TORCHDEVICE_MASQUERADE": ("0", "masquerade=False"),
     "TORCHDEVICE_PACKAGES": ("1", "packages=True"),
+    "TORCHDEVICE_MPS_WORKAROUNDS": ("0", "mps_workarounds=False"),
     "TORCHDEVICE_LOG_LEVEL": ("ERROR", "log_level='ERROR'"),
 }
 
@@ -246,9 +247,8 @@ def test_status_tells_where_every_setting_came_from(monkeypatch: pytest.MonkeyPa
     assert sources.pop("target") == "argument"
     assert sources.pop("float64") == "TORCHDEVICE_FLOAT64"
     assert sources.pop("masquerade") == "TORCHDEVICE_MASQUERADE"
-    assert sources == dict.fromkeys(
-        ("policy", "log_level", "fallback", "on_oom", "place", "device_count", "enabled", "packages"), "default"
-    )
+    rest = ("policy", "log_level", "fallback", "on_oom", "place", "device_count", "enabled", "packages")
+    assert sources == dict.fromkeys((*rest, "mps_workarounds"), "default")
 
 
 def test_redirect_decorates() -> None:

@@ -56,6 +56,8 @@ SETTINGS = (
 )
 DEVICE_COUNT = "TORCHDEVICE_DEVICE_COUNT"
 PACKAGES = "TORCHDEVICE_PACKAGES"
+MPS_WORKAROUNDS = "TORCHDEVICE_MPS_WORKAROUNDS"
+_SWITCHES = {"masquerade": "TORCHDEVICE_MASQUERADE", "packages": PACKAGES, "mps_workarounds": MPS_WORKAROUNDS}
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Config:
     enabled: bool = True
     masquerade: bool = True
     packages: bool = False  # stand-ins for packages with their own CUDA kernels
+    mps_workarounds: bool = True  # calls for which MPS returns wrong values are made in another way
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def source(self, name: str) -> str:
@@ -98,6 +101,7 @@ def apply_to_children(config: Config, target: str) -> Callable[[], None]:
         "TORCHDEVICE_ON_OOM": config.on_oom,
         "TORCHDEVICE_PLACE": config.place,
         PACKAGES: str(int(config.packages)),
+        MPS_WORKAROUNDS: str(int(config.mps_workarounds)),
         HAS_PARENT: "1",
     }
     before = {name: os.environ.get(name) for name in wanted}
@@ -147,7 +151,7 @@ def resolve_config(
         values[setting.field] = _checked(setting, given, source)
         sources[setting.field] = source
     enabled, sources["enabled"] = _enabled(environ)
-    for name, variable in (("masquerade", "TORCHDEVICE_MASQUERADE"), ("packages", PACKAGES)):
+    for name, variable in _SWITCHES.items():
         switch = environ.get(variable)
         if switch is not None:
             values[name], sources[name] = _flag(variable, switch), variable

@@ -172,6 +172,7 @@ class Session:
             self._masquerades().ordered if config.masquerade else {},
             self._masquerades().failure_of if config.masquerade else None,
             self._relief if self._relief is not None and not _asks_itself(host) else None,
+            mps_workarounds=config.mps_workarounds,
             at_first_decision=look_again if is_untouched(host) else None,
             at_first_redirect=process.say_lost if host.lost else self._tell_first,
         )
@@ -506,7 +507,14 @@ def _covered(config: Config, host: Host) -> Callable[[], None]:
 
     there = virtual.installed()
     refused = there.refused if there is not None and there.device == host.type else frozenset()
-    undo = fallback.engage(host.type, config.fallback, config.source("fallback"), refused, log.Fallbacks().fell_back)
+    undo = fallback.engage(
+        host.type,
+        config.fallback,
+        config.source("fallback"),
+        refused,
+        log.Fallbacks().fell_back,
+        avoids_wrong_values=config.mps_workarounds,
+    )
     if there is None or config.fallback != "off":
         return undo
     there.library.call("allow_host", 0)  # for operators that the backing of a virtual device lacks

@@ -93,6 +93,13 @@ VARIABLES = (
         "1",
         "Stand-ins for packages that need CUDA ([packages.md](packages.md)).",
     ),
+    Variable(
+        config.MPS_WORKAROUNDS,
+        "switch",
+        "`1`",
+        "0",
+        "`0`: MPS is called also where it is known to return wrong values ([mac.md](mac.md#wrong-values)).",
+    ),
     _setting(
         "log_level",
         "INFO",

@@ -40,8 +40,8 @@ WRONG = """
 
 This table lists bugs of MPS that give wrong values without an error, as the threads describe them. "not said" has the
 same meaning as above. TorchDevice avoids two of the conditions: copies with `non_blocking=True` are made blocking, and
-`adaptive_max_pool2d` to sizes that do not divide runs on the CPU ([fallback.md](fallback.md)). It does not avoid the
-others.
+`adaptive_max_pool2d` to sizes that do not divide runs on the CPU up to torch 2.13 ([fallback.md](fallback.md)).
+`torchdevice run --no-mps-workarounds` and `TORCHDEVICE_MPS_WORKAROUNDS=0` turn both off. It does not avoid the others.
 
 | bug | seen in | fixed | condition | remedy in the thread |
 | --- | --- | --- | --- | --- |"""

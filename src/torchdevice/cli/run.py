@@ -19,6 +19,7 @@ from torchdevice.config import (
     AUTO,
     FALLBACKS,
     FLOAT64,
+    MPS_WORKAROUNDS,
     ON_OOM,
     PACKAGES,
     PLACES,
@@ -49,7 +50,7 @@ def parser() -> Parser:
     parser = Parser(
         "run",
         "Run an unmodified program and translate the device requests that it and its child processes make.",
-        ["torchdevice run train.py --epochs 3", "torchdevice run --virtual cuda:2 --report html:out.html -m my.train"],
+        ["torchdevice run --virtual cuda:2 --report html:out.html -m my.train --epochs 3"],
         usage="torchdevice run [options] (SCRIPT | -m MODULE | -c CODE | -) [arguments…]",
     )
     parser.add_argument("--target", metavar="TYPE", help="device type to compute on (default: the accelerator)")
@@ -81,6 +82,7 @@ def parser() -> Parser:
         "--place", choices=PLACES, metavar="WAY", help="cuda without an index: current, free (most memory)"
     )
     parser.add_argument("--no-packages", action="store_true", help="no stand-ins for flash_attn, xformers, triton …")
+    parser.add_argument("--no-mps-workarounds", action="store_true", help="call MPS also where it returns wrong values")
     parser.add_argument("--strict", action="store_true", help="the same as --fallback off --float64 error")
     parser.add_argument(
         "--report",
@@ -162,6 +164,7 @@ def settings(options: argparse.Namespace) -> dict[str, str]:
         "TORCHDEVICE_ON_OOM": options.on_oom,
         "TORCHDEVICE_PLACE": options.place,
         PACKAGES: "0" if options.no_packages else "1",
+        MPS_WORKAROUNDS: "0" if options.no_mps_workarounds else None,
         "TORCHDEVICE_LOG_LEVEL": _LEVELS.get(min(options.v, 2)),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",  # torch's own switch for entry points such as ours
         RUN: new_folder(),

@@ -36,18 +36,20 @@ def engage(
     source: str,
     refused: Collection[tuple[str, str]] = (),
     listener: Listener[Fallback] | None = None,
+    avoids_wrong_values: bool = True,
 ) -> Callable[[], None]:
     """Let operators that `target` lacks run on other executors. Returns the undo.
 
     `activate()` calls it. `setting` is a value of TORCHDEVICE_FALLBACK, and `source` names where it came from.
     `refused` are pairs of operator and dispatch functionality whose kernel only raises an error. `listener` is called
-    once per new place.
+    once per new place. `avoids_wrong_values`: kernels are not called for arguments for which they are known to be
+    wrong.
     """
     with ExitStack() as stack:
         if listener is not None:
             stack.enter_context(fallbacks.listening(listener))
         stack.callback(coverage.undo)
-        coverage.apply(Router(target, chain_of(setting, target), source), refused)
+        coverage.apply(Router(target, chain_of(setting, target), source), refused, avoids_wrong_values)
         return stack.pop_all().close
 
 

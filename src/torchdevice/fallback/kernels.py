@@ -173,13 +173,17 @@ class Coverage:
         self.covered: dict[Gap, Plan] = {}
         self.guarded: set[str] = set()
         self.wanted_guards: set[str] = set()  # the user's own
+        self._avoids_wrong_values = True
         self._registrations = dispatcher.Registrations()
         self.native = NativeKernels()
         self.guards = NativeGuards(refusal_of)
         self.extensions = Extensions()
 
-    def apply(self, router: Router, refused: Collection[tuple[str, str]] = ()) -> None:
+    def apply(
+        self, router: Router, refused: Collection[tuple[str, str]] = (), avoids_wrong_values: bool = True
+    ) -> None:
         """Register a kernel for every gap of the router's target."""
+        self._avoids_wrong_values = avoids_wrong_values
         compresses = sparse.made_for(router.target)
         add, self.router = self._registrations.add, router
         reason = f"{router.target} has no kernel for it"
@@ -209,7 +213,7 @@ class Coverage:
         composite = dispatcher.has_kernel(name, "CompositeImplicitAutograd")
         # A composite also has a kernel at the autograd key. There the copies are recorded, so it has gradients.
         keys = (backend, f"Autograd{backend}") if composite else (backend,)
-        wrong = silently_wrong(self.router.target, name.removeprefix("aten::"))
+        wrong = silently_wrong(self.router.target, name.removeprefix("aten::")) if self._avoids_wrong_values else None
         # All are read first: a kernel under the backend's key removes the composite from the autograd key.
         natives = [(key, dispatcher.native_kernel(name, key)) for key in keys]
         for key, native in natives:

@@ -47,6 +47,7 @@ class Situation:
     - `ordered`: the classes that replace torch.Stream and torch.Event on a target that has neither.
     - `failure_of`: converts an error of the target to CUDA's error.
     - `relief`: frees memory if the target is full; None if errors are raised at once.
+    - `mps_workarounds`: copies to `mps` block, because asynchronous ones give wrong values.
     - `at_first_decision`: called before the first decision. It may start another situation.
     - `at_first_redirect`: called once with the first redirection, also if its place is known already.
     """
@@ -57,6 +58,7 @@ class Situation:
     ordered: Mapping[str, Any] = field(default_factory=dict)
     failure_of: Callable[[BaseException], BaseException | None] | None = None
     relief: Relief | None = None
+    mps_workarounds: bool = True
     at_first_decision: Callable[[], None] | None = None
     at_first_redirect: Callable[[Redirect], None] | None = None
 
@@ -116,7 +118,7 @@ class Translator:
             self.stop()
         host = situation.host
         self.situation, self.host, self.fills = situation, host, situation.fills
-        self.blocks = host.type == "mps"
+        self.blocks = host.type == "mps" and situation.mps_workarounds
         self._forget_routes()  # another thread may have added a route while the last situation ended
         self.settled.update(_settled_requests(host, situation.policy))
         self.settled_default = RealDevice("cpu") if None in self.settled else None
