@@ -449,9 +449,11 @@ def test_two_devices_on_one_accelerator_are_apart() -> None:
 @on("")
 def test_memory_of_a_mac_is_copied_by_its_kernels() -> None:
     """An address of Metal's memory is an object: a copy of bytes by the host would destroy it."""
-    backed.install("cuda", "mps")
+    _, beneath = backed.install("cuda", "mps")
     x = torch.arange(1000.0, device="cuda")
     y = x._lazy_clone()
+    beneath.call("reset_counts")
     y.add_(1)
+    assert "aten::copy_" in {each.operator for each in beneath.counts()}
     assert torch.equal(x.cpu(), torch.arange(1000.0))
     assert torch.equal(y.cpu(), torch.arange(1000.0) + 1)

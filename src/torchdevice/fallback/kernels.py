@@ -194,8 +194,10 @@ class Coverage:
                 self.covered[gap] = plan
         self.native.apply(router, [(gap, plan, reason) for gap, plan in self.covered.items()])
         covered = {gap.name for gap in self.covered if gap.key == router.key}
-        for name in sorted({*guarded_rows(router.target, self.guards.begin()), *self.wanted_guards} - covered):
-            self.guard(name)
+        if guarded_rows(router.target, in_cpp=True) or self.wanted_guards:
+            rows = guarded_rows(router.target, in_cpp=self.guards.begin())
+            for name in sorted({*rows, *self.wanted_guards} - covered):
+                self.guard(name)
         self._recompose(RECOMPOSED.get(router.target, ()), dispatcher.backend_key(router.target))
         products.register(self._registrations, dispatcher.backend_key(router.target))
         if not compresses:

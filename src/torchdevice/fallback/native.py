@@ -154,6 +154,7 @@ class NativeGuards:
     def begin(self) -> bool:
         """Whether there can be C++ guards. Without them, the Python guards run."""
         self._library = _usable_library()
+        self._refused = threading.local()
         if self._library is not None:
             self._library.tdf_ask(self._is_refusal)
         return self._library is not None

@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 
 namespace torchdevice {
@@ -311,14 +312,26 @@ size_t asked_for(std::string_view said) {
   return static_cast<size_t>(number * factor);
 }
 
-// With a limit one thread allocates at a time: otherwise two could pass the check together.
-struct LimitedRequests {
-  std::mutex mutex;
+// Bytes that threads have requested from the backing and that its statistics may not contain yet, per device. Without
+// them two threads could pass the check of a limit together. No lock is held during the request, because the backing
+// may call Python.
+std::array<std::atomic<size_t>, kMaxDevices> requested{};
+
+class Request {
+ public:
+  Request(DeviceIndex device, size_t bytes) : of_device_(requested[static_cast<size_t>(device)]), bytes_(bytes) {
+    others_ = of_device_.fetch_add(bytes);
+  }
+  ~Request() { of_device_.fetch_sub(bytes_); }
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  size_t others() const { return others_; }
+
+ private:
+  std::atomic<size_t>& of_device_;
+  const size_t bytes_;
+  size_t others_;
 };
-LimitedRequests& limited_requests() {
-  static auto* one_at_a_time = outlives_forks<LimitedRequests, &limited_requests>();
-  return *one_at_a_time;
-}
 
 struct VirtualAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
@@ -363,12 +376,13 @@ struct VirtualAllocator final : c10::DeviceAllocator {
     if (!backing.is_host()) guard.reset_device(backing.device(device.index()));
     c10::DataPtr data;
     try {
-      std::unique_lock<std::mutex> lock(limited_requests().mutex, std::defer_lock);
-      if (const size_t limit = memory_limit(device.index())) {
-        lock.lock();
-        if (limited_memory(device.index()) + bytes > limit) return std::nullopt;
+      for (bool done = false; !done; std::this_thread::yield()) {
+        const Request request(device.index(), bytes);
+        const size_t limit = memory_limit(device.index());
+        done = !limit || limited_memory(device.index()) + request.others() + bytes <= limit;
+        if (done) data = backing.allocator()->allocate(bytes);
+        else if (request.others() == 0) return std::nullopt;  // else the statistics may contain the others by now
       }
-      data = backing.allocator()->allocate(bytes);
     } catch (const c10::Error& e) {
       if (is_out_of_memory(e)) return std::nullopt;
       throw;

@@ -22,9 +22,19 @@
 #include <utility>
 #include <vector>
 
+#if __has_include(<torch/headeronly/version.h>)
+#include <torch/headeronly/version.h>
+#endif
+
 namespace torchdevice::fallback {
 
 namespace {
+
+#ifdef TORCH_VERSION_MINOR
+constexpr bool kKnownTorch = TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR <= 15;
+#else
+constexpr bool kKnownTorch = false;
+#endif
 
 using namespace signatures;
 using c10::DispatchKey;
@@ -97,7 +107,8 @@ template <class Kernel>
 struct Guarded {
   Kernel native;  // of the device
   Kernel python;  // for what it refuses
-  Refused refused{};
+  Refused refused;
+  Guarded(Kernel of_device, Kernel of_python) : native(std::move(of_device)), python(std::move(of_python)) {}
 };
 
 template <class Kernel>
@@ -124,9 +135,10 @@ struct BoxedGuard final : c10::OperatorKernel {
   }
 };
 
-// The kernel that torch keeps in its handle: its first member. torch offers only a call with a stack.
+// The kernel that torch keeps in its handle: its first member in the torch versions that were looked at. torch offers
+// only a call with a stack.
 template <class Kernel>
-constexpr bool holds_kernel_first = sizeof(Kernel) ==
+constexpr bool holds_kernel_first = kKnownTorch && sizeof(Kernel) ==
     sizeof(KernelFunction) + sizeof(std::shared_ptr<int>) + sizeof(std::string) + sizeof(std::shared_ptr<c10::OperatorHandle>);
 template <class Kernel>
 const KernelFunction& inside(const Kernel& handle) {

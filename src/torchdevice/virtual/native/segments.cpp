@@ -383,9 +383,13 @@ bool is_in_pool(DeviceIndex device, Piece* const& of_owner, const c10::MempoolId
 
 // ------------------------------------------------------------------------------------- memory that is not a piece of a segment
 // Accelerators count whole multiples of `kSmallest` as allocated.
+static int64_t counted(int64_t bytes) {
+  return backing.is_host() ? bytes : static_cast<int64_t>(rounded(static_cast<size_t>(bytes), kSmallest));
+}
+
 static void add_foreign(Statistics& s, int64_t bytes, int64_t sign) {
   const bool large = static_cast<size_t>(bytes) > kSmallMost;
-  const auto whole = backing.is_host() ? bytes : static_cast<int64_t>(rounded(static_cast<size_t>(bytes), kSmallest));
+  const int64_t whole = counted(bytes);
   for (auto* of_bytes : {&s.allocated_bytes, &s.reserved_bytes, &s.active_bytes}) add(*of_bytes, large, sign * whole);
   add(s.requested_bytes, large, sign * bytes);
   for (auto* of_blocks : {&s.allocation, &s.segment, &s.active}) add(*of_blocks, large, sign);
@@ -394,10 +398,11 @@ static void add_foreign(Statistics& s, int64_t bytes, int64_t sign) {
 bool count_foreign(DeviceIndex device, int64_t bytes) {
   Memory& m = memory(device);
   std::lock_guard<std::mutex> lock(m.mutex);
-  if (m.limit && reserved_of(m) + static_cast<size_t>(bytes) > m.limit) {
+  const auto whole = static_cast<size_t>(counted(bytes));
+  if (m.limit && reserved_of(m) + whole > m.limit) {
     Happened unused;
     release_unused(m, {0, 0}, unused);
-    if (reserved_of(m) + static_cast<size_t>(bytes) > m.limit) return false;
+    if (reserved_of(m) + whole > m.limit) return false;
   }
   add_foreign(m.statistics, bytes, 1);
   m.statistics.num_device_alloc++;
