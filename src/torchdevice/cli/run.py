@@ -50,9 +50,11 @@ def parser() -> Parser:
     parser = Parser(
         "run",
         "Run an unmodified program and translate the device requests that it and its child processes make.",
-        ["torchdevice run --virtual cuda:2 --report html:out.html -m my.train --epochs 3"],
+        ["torchdevice run train.py --epochs 3", "torchdevice run --virtual cuda:2 --report html:out.html -m my.train"],
         usage="torchdevice run [options] (SCRIPT | -m MODULE | -c CODE | -) [arguments…]",
+        add_help=False,
     )
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)  # the help must fit a screen of 24 lines
     parser.add_argument("--target", metavar="TYPE", help="device type to compute on (default: the accelerator)")
     parser.add_argument(
         "--policy",
