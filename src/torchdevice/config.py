@@ -57,7 +57,7 @@ SETTINGS = (
 DEVICE_COUNT = "TORCHDEVICE_DEVICE_COUNT"
 PACKAGES = "TORCHDEVICE_PACKAGES"
 MPS_WORKAROUNDS = "TORCHDEVICE_MPS_WORKAROUNDS"
-_SWITCHES = {"masquerade": "TORCHDEVICE_MASQUERADE", "packages": PACKAGES, "mps_workarounds": MPS_WORKAROUNDS}
+SWITCHES = {"masquerade": "TORCHDEVICE_MASQUERADE", "packages": PACKAGES, "mps_workarounds": MPS_WORKAROUNDS}
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def resolve_config(
         values[setting.field] = _checked(setting, given, source)
         sources[setting.field] = source
     enabled, sources["enabled"] = _enabled(environ)
-    for name, variable in _SWITCHES.items():
+    for name, variable in SWITCHES.items():
         switch = environ.get(variable)
         if switch is not None:
             values[name], sources[name] = _flag(variable, switch), variable

@@ -70,8 +70,8 @@ blocking, because on MPS such a copy can expose memory that is not written yet.
   operators have a guard: {guarded}. `torchdevice.fallback.guard("aten::gelu")` adds one.
   `adaptive_max_pool2d` to sizes that do not divide always falls back, because up to torch 2.13 Metal silently returns
   [wrong values](https://github.com/pytorch/pytorch/issues/190064).
-  With the C++ library (see above) these have one too: {in_cpp}. Models call them at every step, and a guard in C++ takes about 0.1 µs
-  per call, one in Python a few microseconds. These have no guard, because the CPU refuses the same dtypes: {exempt}.
+  With the C++ library (see above) these have one too: {in_cpp}. Models call them at every step, and a guard in
+  C++ calls Python only if the device refuses. These have no guard, because the CPU refuses the same dtypes: {exempt}.
 - **Compressed sparse tensors** (CSR, CSC, BSR, BSC): torch 2.13 refuses to construct one on `mps`. Here
   `x.to_sparse_csr()`, `torch.sparse_csr_tensor(…, device="mps")` and `csr.to("mps")` return an instance of a tensor subclass with that
   device, layout and gradients. Its parts are in CPU memory, and each operator on it is a fallback. `values()` returns a copy: a write

@@ -70,6 +70,7 @@ def cases(torch: Any, device: str) -> dict[str, Callable[[], Any]]:
         "training step with two gaps": step,
         "add (native)": lambda: torch.add(x, x),
         "mm (native)": lambda: torch.mm(x, x),
+        "linear, guarded (native)": lambda: torch.nn.functional.linear(x, x),
     }
 
 

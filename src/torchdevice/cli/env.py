@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from torchdevice import __version__
 from torchdevice.cli.parsing import Parser
-from torchdevice.config import DEVICE_COUNT, PROFILE, SETTINGS
+from torchdevice.config import DEVICE_COUNT, PROFILE, SETTINGS, SWITCHES
 from torchdevice.printable import printable
 
 PACKAGES = ("torch", "numpy", "mlx", "transformers", "lightning", "accelerate", "rich", "psutil")
@@ -22,9 +22,7 @@ SHOWN = (
     DEVICE_COUNT,
     PROFILE,
     "TORCHDEVICE_ENABLED",
-    "TORCHDEVICE_MASQUERADE",
-    "TORCHDEVICE_PACKAGES",
-    "TORCHDEVICE_MPS_WORKAROUNDS",
+    *SWITCHES.values(),
     "TORCHDEVICE_VIRTUAL",
     "TORCHDEVICE_VIRTUAL_MEMORY",
     "TORCH_ALLOW_REDIRECTS",

@@ -2,10 +2,10 @@
 
 `gaps` finds what is missing, and `route` selects the executor. Operators that the target has are not changed, with one
 exception: guards. A guarded operator has a native kernel that refuses some dtypes or sizes. The native kernel runs
-first. The guard is C++ if the library is built, and takes about 0.1 µs per call. In Python it takes a few
-microseconds, so the rows of `GUARDED_IN_CPP` have none then. `fallback.guard("aten::…")` adds a row. Operators that are
-not torch's own (extensions, `torch.library`) can be registered at any time. Our kernel for each is removed when a
-kernel for the target is registered later.
+first. The guard is C++ if the library is built, and calls Python only if the kernel refuses. A guard in Python takes a
+few microseconds per call, so the rows of `GUARDED_IN_CPP` have none without the library. `fallback.guard("aten::…")`
+adds a row. Operators that are not torch's own (extensions, `torch.library`) can be registered at any time. Our kernel
+for each is removed when a kernel for the target is registered later.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ c10::DeviceAllocator* Backing::device_allocator() const { return dynamic_cast<c1
 
 void Backing::empty_cache(c10::MempoolId_t pool) const {
   if (auto* theirs = device_allocator()) return theirs->emptyCache(pool);
-  if (type_ == DeviceType::MPS) at::detail::getMPSHooks().emptyCache();  // before torch 2.10 it has no DeviceAllocator
+  if (type_ == DeviceType::MPS) at::detail::getMPSHooks().emptyCache();  // older torch versions have no DeviceAllocator for it
 }
 
 // An address of Metal's memory is an object, which the host must not read: torch's allocator for MPS would.
