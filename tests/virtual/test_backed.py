@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -236,6 +237,34 @@ def test_streams_and_events_pass_through() -> None:
     assert start.elapsed_time(end) >= 0
     assert end.query()
     torch.xpu.synchronize()
+    assert torch.accelerator.current_stream().stream_id == accelerator.call("current_stream", 0) == 0
+
+
+@on("")
+def test_a_thread_has_its_own_current_stream() -> None:
+    _, accelerator = backed.install("xpu")
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.extend((torch.accelerator.current_stream().stream_id, accelerator.call("current_stream", 0)))
+
+    with torch.Stream("xpu") as stream:
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        look()
+    look()
+    assert seen == [0, 0, *[stream.stream_id] * 2, 0, 0]
+
+
+@on("")
+def test_a_stream_that_was_chosen_on_the_accelerator_before_stays_chosen() -> None:
+    with backed.accelerator("cuda") as accelerator:
+        accelerator.call("set_stream", 5, 0)
+        torchdevice.virtual.install("xpu", on="cuda")
+    assert torch.accelerator.current_stream().stream_id == 5
+    torch.accelerator.set_stream(torch.Stream(stream_id=0, device_index=0, device_type=torch.Stream("xpu").device_type))
+    assert torch.accelerator.current_stream().stream_id == accelerator.call("current_stream", 0) == 0
 
 
 @on("")

@@ -291,14 +291,17 @@ def test_snapshots_while_threads_allocate() -> None:
         while not stop.is_set():
             block(0.01)
 
+    block(0.01)  # the segment stays
     threads = [threading.Thread(target=churn) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for _ in range(20):
-        assert torch.cuda.memory._snapshot()["segments"]
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        for _ in range(20):
+            assert torch.cuda.memory._snapshot()["segments"]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 @on("cuda")

@@ -9,6 +9,7 @@ and the peak of memory.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
@@ -36,6 +37,9 @@ CALLS = 400
 TURNS = {False: 25, True: 7}  # with --quick
 # A short step differs by a tenth from turn to turn on a shared machine: its median needs more turns.
 TIMES_TURNS = {"launch-bound step": 8}
+# A process can be slower than another one at a single operator in all of its turns. The turns of single operators are
+# those of several processes.
+PROCESSES = 3
 WARM = 4  # steps that are not timed
 Turn = Callable[[], float]
 
@@ -139,6 +143,10 @@ class Side:
         command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--in", place]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
+    def end(self) -> None:
+        """Waits until the process has ended, which frees its memory."""
+        self.process.communicate()
+
     def turn(self, name: str) -> float:
         """Takes one turn and returns the measured value. The other processes wait."""
         assert self.process.stdin is not None
@@ -165,6 +173,11 @@ def compare(name: str, place: str, ours: list[float], plain: list[float]) -> Fig
     return Figure(what, median, unit, limit, (low, high), note)
 
 
+def turns_of(name: str, quick: bool) -> int:
+    """The number of turns of each process."""
+    return TURNS[quick] * TIMES_TURNS.get(name, 1) if name in LIMITS else math.ceil(TURNS[quick] / PROCESSES)
+
+
 def main() -> None:
     """Rows on stdout."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -179,14 +192,19 @@ def main() -> None:
     if found is None or found.type not in DEVICES:
         raise SystemExit("this host has no accelerator that can back a virtual device")
     places = [f"{device}@{found.type}" for device in DEVICES if device != found.type]
-    sides = {place: Side(found.type if place == AGAIN else place) for place in (found.type, *places, AGAIN)}
     small = [name for name in virtual.cases("meta") if name.endswith(("4x4", " 16"))]
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in (*LIMITS, *small)}
+    for part in (list(LIMITS), *([small] * PROCESSES)):
+        sides = {place: Side(found.type if place == AGAIN else place) for place in (found.type, *places, AGAIN)}
+        for name in part:
+            turns = options.rounds or turns_of(name, options.quick)
+            rounds[name] += [{place: side.turn(name) for place, side in sides.items()} for _ in range(turns)]
+        for side in sides.values():
+            side.end()
     figures: dict[str, list[Figure]] = {place: [] for place in (*places, AGAIN)}
-    for name in (*LIMITS, *small):
-        turns = options.rounds or TURNS[options.quick] * TIMES_TURNS.get(name, 1)
-        rounds = [{place: side.turn(name) for place, side in sides.items()} for _ in range(turns)]
-        for place, rows in figures.items():
-            rows.append(compare(name, place, *([each[side] for each in rounds] for side in (place, found.type))))
+    for place, rows in figures.items():
+        for name, taken in rounds.items():
+            rows.append(compare(name, place, *([each[side] for each in taken] for side in (place, found.type))))
     for rows in figures.values():
         emit(rows)
 

@@ -61,6 +61,13 @@ using c10::StorageImpl;
 using Stack = torch::jit::Stack;
 
 constexpr int kMaxDevices = 64;
+constexpr size_t kCacheLine = 64;  // of x86 and most ARM processors; it only affects the speed
+
+// DispatchKeySet(key) for a key that is not a constant takes longer than this.
+inline DispatchKeySet dense_keys_of(c10::BackendComponent backend) {
+  constexpr DispatchKeySet dense(DispatchKey::Dense);
+  return DispatchKeySet(backend) | dense;
+}
 
 struct Config {
   DeviceType type = DeviceType::MPS;
@@ -73,6 +80,7 @@ struct Config {
   DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend);
   }
+  DispatchKeySet dense_keys() const { return dense_keys_of(backend); }
   bool is_mps() const { return type == DeviceType::MPS; }
 };
 extern Config config;
@@ -95,6 +103,7 @@ class Backing {
   DispatchKey key(DispatchKey functionality = DispatchKey::Dense) const {
     return c10::toRuntimePerBackendFunctionalityKey(functionality, backend_);
   }
+  DispatchKeySet dense_keys() const { return dense_keys_of(backend_); }
   c10::Allocator* allocator() const { return c10::GetAllocator(type_); }
   at::Generator new_generator(DeviceIndex index) const;
   // Whether the backing has a kernel for an operator, its own or one of torch's composites. Only for dense tensors.
@@ -163,7 +172,10 @@ struct Signature<Result (Class::*)(Arguments...) const> {
 inline bool is_virtual(const Tensor& t) { return t.device().type() == config.type; }
 inline bool is_on_backing(const Tensor& t) { return t.device().type() == backing.type(); }
 // Raises the error of the real backend for a dtype that it does not support.
-void check_dtype(c10::ScalarType dtype);
+[[noreturn]] void refuse_dtype(c10::ScalarType dtype);
+inline void check_dtype(c10::ScalarType dtype) {
+  if (C10_UNLIKELY((config.denied_dtypes >> static_cast<int>(dtype)) & 1)) refuse_dtype(dtype);
+}
 
 // ---- memory.cpp
 struct Held;
@@ -207,13 +219,19 @@ bool is_of_pool(const c10::DataPtr& data, const c10::MempoolId_t& pool);
 // to the host.
 class Allocating {
  public:
-  explicit Allocating(std::optional<Device> device);
-  ~Allocating();
+  explicit Allocating(const std::optional<Device>& device) {
+    if (backing.is_host()) enter(device);
+  }
+  ~Allocating() {
+    if (backing.is_host()) leave();
+  }
   Allocating(const Allocating&) = delete;
   Allocating& operator=(const Allocating&) = delete;
 
  private:
-  DeviceIndex before_;
+  void enter(const std::optional<Device>& device);
+  void leave();
+  DeviceIndex before_ = -1;
 };
 // What Python answers when a device is full: attempt 0 may free memory, attempt 1 is after that.
 enum ReliefAnswer : int { kRaise, kTryAgain, kUseHost };
@@ -415,7 +433,9 @@ c10::MempoolId_t captured_pool();  // the pool of memory during the capture; {0,
 void capture_end(int64_t graph);
 void capture_replay(int64_t graph);
 void capture_drop(int64_t graph);
-bool capturing();
+extern std::atomic<int> open_captures;  // of all threads
+bool captures_here();
+inline bool capturing() { return C10_UNLIKELY(open_captures.load(std::memory_order_relaxed) != 0) && captures_here(); }
 [[noreturn]] void refuse_to_wait();  // raises CUDA's error for a host that waits for captured work
 void capture_call(
     const c10::OperatorHandle& op, DispatchKeySet keys, Stack arguments, const Stack& stack, size_t results_from);

@@ -124,6 +124,13 @@ struct Handed<Iterated> {
   Iterated get() { return *list; }
 };
 
+inline void expect_all(const Tensor& t) { expect(t); }
+inline void expect_all(TensorList list) {
+  for (const Tensor& t : list) expect(t);
+}
+template <class Other>
+void expect_all(const Other&) {}
+
 template <class... Rest>
 Tensor& first(Tensor& self, Rest&&...) {
   return self;
@@ -143,7 +150,7 @@ class Direct<Result(Args...)> {
         record_(record),
         numbers_welcome_(record->flags & kWelcome),
         boxed_(boxed(record)) {
-    for (const auto& a : op.schema().arguments()) written_.push_back(is_written(a));
+    for (size_t i = 0; i < sizeof...(Args); i++) written_[i] = is_written(op.schema().arguments()[i]);
   }
 
   Result run(DispatchKeySet keys, Args... args) const {
@@ -154,6 +161,7 @@ class Direct<Result(Args...)> {
   template <size_t... I>
   Result run(std::index_sequence<I...>, DispatchKeySet keys, Args... args) const {
     if (C10_LIKELY(!capturing() && !(record_->boxed_dtypes && is_boxed(args...)))) {
+      (expect_all(args), ...);
       Loans loans(numbers_welcome_);
       std::tuple<Handed<Args>...> handed{Handed<Args>(loans, args, written_[I])...};
       if (C10_LIKELY((std::get<I>(handed).ready() && ...) && loans.device())) {
@@ -162,7 +170,7 @@ class Direct<Result(Args...)> {
           at::AutoDispatchBelowADInplaceOrView guard;
           Computing here;
           Allocating there(loans.device());
-          return op_.redispatch(DispatchKeySet(backing.key()), std::get<I>(handed).get()...);
+          return op_.redispatch(backing.dense_keys(), std::get<I>(handed).get()...);
         };
         try {
           if constexpr (std::is_void_v<Result>) {
@@ -210,7 +218,7 @@ class Direct<Result(Args...)> {
   OpRecord* const record_;
   const bool numbers_welcome_;
   const c10::BoxedKernel boxed_;
-  std::vector<char> written_;
+  std::array<bool, sizeof...(Args)> written_;
 };
 
 using Make = std::optional<torch::CppFunction> (*)(const c10::OperatorHandle&, OpRecord*);

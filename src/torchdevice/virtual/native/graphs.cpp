@@ -20,6 +20,8 @@
 
 namespace torchdevice {
 
+std::atomic<int> open_captures{0};
+
 namespace {
 
 struct Noted {
@@ -58,7 +60,6 @@ struct Graphs {
   std::mutex mutex;
   std::unordered_map<int64_t, std::shared_ptr<Graph>> all;  // shared with replays, which continue after a reset
   int64_t last = 0;
-  std::atomic<int> open{0};  // the number of captures, so that calls outside of a capture check only this
 
   std::shared_ptr<Graph> find(int64_t graph) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -67,7 +68,7 @@ struct Graphs {
     return found->second;
   }
   void close(Graph& graph) {
-    if (graph.open.exchange(false)) open--;
+    if (graph.open.exchange(false)) open_captures--;
   }
 };
 Graphs& graphs() {
@@ -149,7 +150,7 @@ c10::IValue without_memory(Graph& graph, const c10::IValue& v) {
 }  // namespace
 
 c10::MempoolId_t captured_pool() {
-  if (C10_LIKELY(graphs().open.load(std::memory_order_relaxed) == 0) || replaying) return {0, 0};
+  if (C10_LIKELY(open_captures.load(std::memory_order_relaxed) == 0) || replaying) return {0, 0};
   const auto graph = captured();
   return graph ? graph->pool : c10::MempoolId_t{0, 0};
 }
@@ -182,7 +183,7 @@ at::Generator capture_generator(const std::optional<at::Generator>& asked, Devic
   return virtual_generator(asked, device).graphsafe_get_state();
 }
 
-bool capturing() { return graphs().open.load(std::memory_order_relaxed) != 0 && !replaying && captured(); }
+bool captures_here() { return !replaying && captured(); }
 
 void refuse_to_wait() {
   TORCH_CHECK(false, "CUDA error: operation not permitted when stream is capturing");
@@ -203,7 +204,7 @@ int64_t capture_begin(const c10::MempoolId_t& pool) {
   auto& g = graphs();
   std::lock_guard<std::mutex> lock(g.mutex);
   g.all[++g.last] = graph;
-  g.open++;
+  open_captures++;
   return g.last;
 }
 

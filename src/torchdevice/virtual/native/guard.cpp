@@ -25,6 +25,9 @@ namespace {
 thread_local DeviceIndex current = 0;
 thread_local c10::StreamId streams[kMaxDevices] = {};  // 0 is the default stream
 std::atomic<c10::StreamId> last_stream{0};
+// Whether a thread may be on another stream of the accelerator than the initial one, whose id is 0. Until then nobody
+// has to ask the accelerator.
+std::atomic<bool> streams_change{false};
 
 // The accelerator's streams that programs have, by their ids. An accelerator does not check the id of a stream.
 struct HandedOut {
@@ -290,14 +293,20 @@ void set_current_device(DeviceIndex device) { current = checked(device); }
 
 c10::Stream current_stream(DeviceIndex device) {
   device = checked(device);
-  if (backing.has_streams()) return backing.label(backing.guard().getStream(backing.device(device)), device);
-  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), streams[device]);
+  c10::StreamId id = 0;
+  if (!backing.has_streams()) id = streams[device];
+  else if (streams_change.load(std::memory_order_relaxed)) id = backing.guard().getStream(backing.device(device)).id();
+  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), id);
 }
 
 void set_current_stream(c10::Stream stream) {
   const DeviceIndex device = checked(stream.device_index());
-  if (backing.has_streams()) backing.guard().exchangeStream(backing.stream(stream));
-  else streams[device] = stream.id();
+  if (!backing.has_streams()) {
+    streams[device] = stream.id();
+  } else if (stream.id() != 0 || streams_change.load(std::memory_order_relaxed)) {
+    streams_change = true;
+    backing.guard().exchangeStream(backing.stream(stream));
+  }
 }
 
 bool has_stream(DeviceIndex device, c10::StreamId id) {
@@ -319,6 +328,8 @@ c10::Stream new_stream(DeviceIndex device, int priority) {
 }
 
 void install_guard() {
+  for (DeviceIndex i = 0; backing.has_streams() && i < config.count; i++)
+    if (backing.guard().getStream(backing.device(i)).id() != 0) streams_change = true;
   c10::impl::device_guard_impl_registry[static_cast<size_t>(config.type)].store(new VirtualGuard);
   if (config.type == DeviceType::CUDA) torch::profiler::impl::registerCUDAMethods(new ProfilerMethods);
 #ifdef TORCHDEVICE_HAS_DDP_TIMER

@@ -22,8 +22,7 @@ namespace torchdevice {
 
 Config config;
 
-void check_dtype(c10::ScalarType dtype) {
-  if (C10_LIKELY(((config.denied_dtypes >> static_cast<int>(dtype)) & 1) == 0)) return;
+void refuse_dtype(c10::ScalarType dtype) {
   TORCH_CHECK_TYPE(
       dtype != c10::ScalarType::Double,
       "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
@@ -80,7 +79,7 @@ int relieve(Device device, size_t asked, int attempt) {
   return answer;
 }
 
-struct Block : Twin, Held {
+struct alignas(kCacheLine) Block : Twin, Held {  // the twin is in one line of the cache
   bool of_segment = false;
   Piece* piece = nullptr;  // of a segment; also null if a checkpoint removed it
   c10::DataPtr inner;      // memory that is not a piece of a segment
@@ -525,9 +524,10 @@ void use_on(const c10::DataPtr& data, const c10::Stream& stream) {
   if (block && block->of_segment) use_piece_on(block->device, block->piece, stream);
 }
 
-Allocating::Allocating(std::optional<Device> device)
-    : before_(allocator_of_host ? std::exchange(allocating_for, device ? device->index() : DeviceIndex(-1)) : DeviceIndex(-1)) {}
-Allocating::~Allocating() {
+void Allocating::enter(const std::optional<Device>& device) {
+  if (allocator_of_host) before_ = std::exchange(allocating_for, device ? device->index() : DeviceIndex(-1));
+}
+void Allocating::leave() {
   if (allocator_of_host) allocating_for = before_;
 }
 

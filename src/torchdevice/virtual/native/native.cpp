@@ -65,7 +65,7 @@ Tensor empty(IntArrayRef size, std::optional<c10::ScalarType> dtype, std::option
   TORCH_CHECK(!config.is_mps() || size.size() <= 16, "MPS supports tensors with dimensions <= 16, but got ", size.size(), ".");
   c10::OptionalDeviceGuard guard(device);
   return finished(at::detail::empty_generic(
-      size, virtual_allocator(), DispatchKeySet(config.key()), c10::dtype_or_default(dtype), format));
+      size, virtual_allocator(), config.dense_keys(), c10::dtype_or_default(dtype), format));
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<c10::ScalarType> dtype,
@@ -74,7 +74,7 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<c10::Sc
   check_new(dtype, layout, pin);
   c10::OptionalDeviceGuard guard(device);
   return finished(at::detail::empty_strided_generic(
-      size, stride, virtual_allocator(), DispatchKeySet(config.key()), c10::dtype_or_default(dtype)));
+      size, stride, virtual_allocator(), config.dense_keys(), c10::dtype_or_default(dtype)));
 }
 
 Tensor as_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> offset) {

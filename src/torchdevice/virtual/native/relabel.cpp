@@ -52,13 +52,22 @@ void make_virtual(StorageImpl& storage, Device device) {
   storage.set_allocator(virtual_allocator());
 }
 
-Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
+Tensor dense_shell(const Tensor& t, c10::Storage storage, DispatchKeySet keys) {
   const auto* source = t.unsafeGetTensorImpl();
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      std::move(storage), DispatchKeySet(key) | (t.key_set() & kLazyBits), t.dtype());
+  auto impl = c10::make_intrusive<c10::TensorImpl>(std::move(storage), keys | (t.key_set() & kLazyBits), t.dtype());
   impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
   if (source->is_wrapped_number()) impl->set_wrapped_number(true);
   return Tensor(std::move(impl));
+}
+
+// The dispatch keys that distinguish a plain dense tensor from all others.
+constexpr DispatchKeySet kTelling =
+    DispatchKeySet(DispatchKeySet::RAW, c10::full_backend_mask) |
+    DispatchKeySet({DispatchKey::Dense, DispatchKey::Quantized, DispatchKey::Sparse, DispatchKey::SparseCsr,
+                    DispatchKey::NestedTensor}) |
+    kLazyBits;
+bool is_plain(const c10::TensorImpl* impl, DispatchKeySet keys) {
+  return (impl->key_set() & kTelling) == keys && impl->unsafe_storage();
 }
 
 // `==` calls a function of the C library, which is slower than a few comparisons.
@@ -79,16 +88,14 @@ bool fits(const Tensor& shell, const Tensor& t) {
 // Whether such a tensor can be reused: there are no other references, and the kernel has not changed its metadata.
 bool is_reusable(const Tensor& shell, const StorageImpl* twin) {
   const auto* impl = shell.unsafeGetTensorImpl();
-  return shell.use_count() == 1 && impl->layout() == c10::kStrided && !shell.is_nested() && !shell.is_quantized() &&
-      impl->unsafe_storage().unsafeGetStorageImpl() == twin && (shell.key_set() & kLazyBits).empty() &&
-      !impl->is_wrapped_number() && impl->autograd_meta() == nullptr;
+  return shell.use_count() == 1 && is_plain(impl, backing.dense_keys()) &&
+      impl->unsafe_storage().unsafeGetStorageImpl() == twin && !impl->is_wrapped_number() && impl->autograd_meta() == nullptr;
 }
 
 // The cached tensor gets the geometry of `t`.
-void fit(Twin& kept, const Tensor& t) {
-  if (fits(kept.shell, t)) return;
+C10_NOINLINE void refit(Twin& kept, const Tensor& t) {
   if (!kept.shell.defined() || t.unsafeGetTensorImpl()->is_wrapped_number()) {
-    kept.shell = dense_shell(t, c10::Storage(kept.storage), backing.key());
+    kept.shell = dense_shell(t, c10::Storage(kept.storage), backing.dense_keys());
     return;
   }
   auto* impl = kept.shell.unsafeGetTensorImpl();
@@ -96,23 +103,26 @@ void fit(Twin& kept, const Tensor& t) {
   impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
 }
 
-// The twin refers to the current memory of the original.
-void seat(Twin& kept, StorageImpl* original) {
-  if (C10_UNLIKELY(!kept.storage)) {
+// The twin of memory that has none yet.
+C10_NOINLINE void seat_anew(Twin& kept, StorageImpl* original) {
+  kept.seated = true;
+  if (!kept.storage) {
     kept.storage = lend_to_backing(original);
-    kept.seated = true;
     return;
   }
   StorageImpl& storage = *kept.storage;
-  if (!kept.seated) {
-    const Device device = backing.device(original->device().index());
-    const bool elsewhere = storage.device() != device;
-    storage.set_data_ptr_noswap(c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), device));
-    if (elsewhere) kept.shell.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(kept.storage));  // and its device
-    kept.seated = true;
-  }
-  storage.set_nbytes(original->nbytes());
-  storage.set_resizable(original->resizable());
+  const Device device = backing.device(original->device().index());
+  const bool elsewhere = storage.device() != device;
+  storage.set_data_ptr_noswap(c10::DataPtr(original->_mutable_data_ptr_no_checks().get(), device));
+  if (elsewhere) kept.shell.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(kept.storage));  // and its device
+}
+
+// The twin refers to the current memory of the original.
+void seat(Twin& kept, StorageImpl* original) {
+  if (C10_UNLIKELY(!kept.storage || !kept.seated)) seat_anew(kept, original);
+  StorageImpl& storage = *kept.storage;
+  if (C10_UNLIKELY(storage.nbytes() != original->nbytes())) storage.set_nbytes(original->nbytes());
+  if (C10_UNLIKELY(storage.resizable() != original->resizable())) storage.set_resizable(original->resizable());
 }
 
 Tensor quantized_shell(const Tensor& t, c10::Storage storage, DispatchKey key) {
@@ -149,16 +159,6 @@ Tensor csr_shell(const Tensor& t, const Tensor& compressed, const Tensor& plain,
   auto impl = c10::make_intrusive<at::SparseCsrTensorImpl>(DispatchKeySet(key), values.device(), t.layout(), t.dtype());
   impl->set_member_tensors(compressed, plain, values, t.sizes());
   return Tensor(std::move(impl));
-}
-
-// The dispatch keys that distinguish a plain dense tensor from all others.
-constexpr DispatchKeySet kTelling =
-    DispatchKeySet(DispatchKeySet::RAW, c10::full_backend_mask) |
-    DispatchKeySet({DispatchKey::Dense, DispatchKey::Quantized, DispatchKey::Sparse, DispatchKey::SparseCsr,
-                    DispatchKey::NestedTensor}) |
-    kLazyBits;
-bool is_plain(const c10::TensorImpl* impl, DispatchKey key) {
-  return (impl->key_set() & kTelling) == DispatchKeySet(key) && impl->has_storage();
 }
 
 bool is_csr(const Tensor& t) {
@@ -232,7 +232,7 @@ Tensor Call::dense_stand_in(const Tensor& t, Pair& pair, bool written) {
   } else if (s.kept && fits(s.kept->shell, t)) {
     pair.stand_in = std::move(s.kept->shell);
   } else {
-    pair.stand_in = dense_shell(t, c10::Storage(s.twin), backing.key());
+    pair.stand_in = dense_shell(t, c10::Storage(s.twin), backing.dense_keys());
   }
   s.pair = static_cast<int>(pairs_.size());
   return {};
@@ -332,7 +332,7 @@ Tensor Call::leave(const Tensor& t) {
   if (C10_UNLIKELY(t.is_quantized())) return quantized_shell(t, original_storage(storage), config.key(DispatchKey::Quantized));
   auto* impl = t.unsafeGetTensorImpl();
   if (C10_UNLIKELY(t.use_count() > 1 || !impl->allow_tensor_metadata_change()))
-    return dense_shell(t, original_storage(storage), config.key());
+    return dense_shell(t, original_storage(storage), config.dense_keys());
   // Only the stack of the caller refers to it: the tensor itself becomes virtual.
   impl->set_storage_keep_dtype(original_storage(storage));
   impl->_change_backend_component_keys(impl->device());
@@ -368,10 +368,10 @@ Call::~Call() {
 }
 
 // ---------------------------------------------------------------------------------------------------------- loans
-const Tensor* Loans::take(const Tensor& t, bool written) {
+[[gnu::flatten]] const Tensor* Loans::take(const Tensor& t, bool written) {
   auto* impl = t.unsafeGetTensorImpl();
   if (!t.defined()) return &t;
-  if (C10_UNLIKELY(!is_plain(impl, config.key())))
+  if (C10_UNLIKELY(!is_plain(impl, config.dense_keys())))
     return numbers_welcome_ && !written && impl->is_cpu() && impl->dim() == 0 ? &t : nullptr;
   if (!device_)
     device_ = impl->device();
@@ -384,21 +384,21 @@ const Tensor* Loans::take(const Tensor& t, bool written) {
   if (C10_LIKELY(kept->call.compare_exchange_strong(holder, this, std::memory_order_acquire))) {
     loans_.push_back({kept, original, written ? impl : nullptr, nullptr});
     seat(*kept, original);
-    fit(*kept, t);
+    if (C10_UNLIKELY(!fits(kept->shell, t))) refit(*kept, t);
     return &kept->shell;
   }
   if (holder != this || written) return nullptr;
   if (fits(kept->shell, t)) return &kept->shell;
-  if (views_taken_ == kViews) return nullptr;
-  Tensor& view = views_[views_taken_++];
-  view = dense_shell(t, c10::Storage(kept->storage), backing.key());
-  return &view;
+  if (views_.size() == kViews) return nullptr;
+  views_.push_back(dense_shell(t, c10::Storage(kept->storage), backing.dense_keys()));
+  return &views_.back();
 }
 
 std::optional<at::TensorList> Loans::take(at::TensorList list, bool written) {
   lists_.emplace_back();
   std::vector<Tensor>& stand_ins = lists_.back();
   stand_ins.reserve(list.size());  // stable addresses
+  loans_.reserve(loans_.size() + list.size());
   for (const Tensor& t : list) {
     const size_t before = loans_.size();
     const Tensor* found = take(t, written);
@@ -413,7 +413,7 @@ std::optional<at::TensorList> Loans::take(at::TensorList list, bool written) {
   return at::TensorList(stand_ins);
 }
 
-void Loans::check_written() const {
+[[gnu::flatten]] void Loans::check_written() const {
   for (const Loan& loan : loans_) {
     if (!loan.written) continue;
     const auto* shell = (loan.listed ? loan.listed : &loan.kept->shell)->unsafeGetTensorImpl();
@@ -428,7 +428,7 @@ void Loans::check_written() const {
 Tensor Loans::leave(Tensor&& t) {
   if (!t.defined()) return std::move(t);
   auto* impl = t.unsafeGetTensorImpl();
-  if (C10_LIKELY(is_plain(impl, backing.key()))) {
+  if (C10_LIKELY(is_plain(impl, backing.dense_keys()))) {
     const c10::Storage& storage = impl->unsafe_storage();
     if (C10_LIKELY(t.use_count() == 1 && storage.use_count() == 1 && impl->allow_tensor_metadata_change())) {
       check_dtype(t.scalar_type());
@@ -439,15 +439,15 @@ Tensor Loans::leave(Tensor&& t) {
     }
     for (const Loan& loan : loans_)
       if (loan.kept->storage.get() == storage.unsafeGetStorageImpl())
-        return dense_shell(t, c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(loan.original)), config.key());
+        return dense_shell(t, c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(loan.original)), config.dense_keys());
   }
   if (!others_) others_.emplace().device = device_;
   const Tensor held = std::move(t);
   return others_->leave(held);
 }
 
-Loans::~Loans() {
-  for (int i = 0; i < views_taken_; i++) views_[i].reset();
+[[gnu::flatten]] Loans::~Loans() {
+  views_.clear();
   for (const Loan& loan : loans_) {
     Twin& kept = *loan.kept;
     if (loan.listed) kept.shell = std::move(*loan.listed);

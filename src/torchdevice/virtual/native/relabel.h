@@ -124,11 +124,23 @@ class Loans {
   const bool numbers_welcome_;
   std::optional<Device> device_;
   c10::SmallVector<Loan, 8> loans_;
-  std::array<Tensor, kViews> views_;  // stand-ins of further tensors of a lent storage
-  int views_taken_ = 0;
+  c10::SmallVector<Tensor, kViews> views_;  // stand-ins of further tensors of a lent storage, with stable addresses
   c10::SmallVector<std::vector<Tensor>, 4> lists_;
   std::optional<Call> others_;  // for results that are neither new nor lent
 };
+
+// Starts to load the memory that `Loans::take` reads. Its atomic operation would otherwise make the processor wait for
+// one argument after the other. Another thread may have borrowed the twin: its addresses are not dereferenced.
+inline void expect(const Tensor& t) {
+  const c10::Storage& storage = t.unsafeGetTensorImpl()->unsafe_storage();
+  if (!storage) return;
+  const c10::DataPtr& data = storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() != &free_block) return;
+  const auto* kept = static_cast<const Twin*>(data.get_context());
+  const auto* shell = reinterpret_cast<const char*>(kept->shell.unsafeGetTensorImpl());
+  __builtin_prefetch(kept->storage.get());
+  for (size_t at = 0; at < sizeof(c10::TensorImpl); at += kCacheLine) __builtin_prefetch(shell + at);
+}
 
 template <class F>
 void each_tensor(const c10::IValue& v, F f) {
