@@ -41,6 +41,12 @@ def test_every_disagreement_names_its_table_and_where_it_was_seen() -> None:
     ]
 
 
+def test_another_device_says_nothing_about_the_bugs_of_mps() -> None:
+    assert any("reports.json" in line for line in changes(RECORD))
+    there = replace(RECORD, machine={**MACHINE, "device": "cuda"})
+    assert not any("reports.json" in line for line in changes(there))
+
+
 def test_a_newer_file_of_the_same_device_and_torch_replaces_the_row() -> None:
     row = seen.row_of(RECORD)
     newer, other = replace(row, date="2027-01-01"), replace(row, torch="2.14.0")
