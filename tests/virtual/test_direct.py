@@ -30,6 +30,13 @@ HOT = (
     "max_pool2d_with_indices",
     "_fused_adamw_",
     "cat",
+    "_convolution",
+    "convolution_backward",
+    "div.Tensor",
+    "pow.Tensor_Scalar",
+    "sigmoid",
+    "sum.dim_IntList",
+    "tanh",
 )
 
 
@@ -42,6 +49,21 @@ def test_hot_operators_have_a_kernel_with_a_signature() -> None:
 @on("xpu")
 def test_operators_with_views_or_out_arguments_have_none() -> None:
     assert all(":: (none)" in _registration(f"aten::{name}") for name in ("add.out", "nonzero", "resize_"))
+
+
+@on("cuda")
+def test_a_dtype_that_the_cpu_lacks_is_converted_wherever_it_is_given() -> None:
+    plain = torch.tensor([1.5, 2.0, -0.5], dtype=torch.complex64)
+    wide, narrow = plain.to("cuda"), plain.to("cuda", torch.complex32)
+    asked = wide.sum(dtype=torch.complex32)
+    assert (asked.dtype, asked.cpu().to(torch.complex64)) == (torch.complex32, plain.sum())
+    for found, expected in (
+        (torch.div(wide, narrow), plain / plain),
+        (torch.div(narrow, wide), plain / plain),
+        (torch.pow(narrow, 2), plain**2),
+        (torch.lerp(narrow, narrow, 0.5), plain),
+    ):
+        torch.testing.assert_close(found.cpu().to(torch.complex64), expected, rtol=1e-3, atol=1e-3)
 
 
 def _registration(name: str) -> str:

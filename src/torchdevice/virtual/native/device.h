@@ -33,6 +33,7 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
 #include <array>
@@ -268,7 +269,7 @@ struct Happening {  // in the wording of torch's own allocators
   size_t bytes;
   c10::StreamId stream;
 };
-using Happened = std::vector<Happening>;
+using Happened = c10::SmallVector<Happening, 4>;
 bool keeps_segments();
 Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened);  // null: out of memory
 void own_piece(DeviceIndex device, Piece* piece, Piece** owner);
@@ -381,7 +382,8 @@ struct OpRecord {
   uint32_t flags = 0;
   uint64_t denied_dtypes = 0;  // dtypes of the first tensor that the kernel of the real backend refuses
   std::string refusing_kernel;  // its name in CUDA's message; empty: the message of MPS
-  uint64_t boxed_dtypes = 0;  // dtypes of the first tensor that a kernel with a signature leaves to the boxed kernel
+  // Dtypes that a kernel with a signature leaves to the boxed kernel: of the first tensor, and of any argument.
+  uint64_t boxed_dtypes = 0, widened_dtypes = 0;
   std::atomic<uint64_t> calls{0}, denied{0}, on_host{0};
   std::atomic<const std::vector<uint8_t>*> plan{nullptr};  // the relevant arguments; set at the first call
   std::atomic<bool> waits{false};                          // whether the host may wait for its result; also set then
@@ -423,7 +425,9 @@ void alert(const Alert& about, const c10::OperatorHandle& op, const Stack& stack
 
 // ---- dtypes.cpp
 const Wider* wider_of(std::string_view name);  // null: no conversion is needed
-uint64_t dtypes_of_first(const Wider* rule);  // those that are converted; 0: other arguments decide too
+// The dtypes of the first tensor that are converted; 0: those of other arguments too. And the reverse.
+uint64_t dtypes_of_first(const Wider* rule);
+uint64_t dtypes_of_any(const Wider* rule);
 // Calls `run` with arguments of a wider dtype on the stack. False: no conversion was needed, and nothing was done.
 bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run);
 

@@ -10,6 +10,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/boxing/impl/boxing.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace torchdevice {
@@ -34,6 +35,10 @@ using Signatures = Types<
     // indices
     Tensor(In, int64_t, In), Tensor(In, int64_t, In, bool), Tensor(In, In, SymInt, SymInt, bool),
     Tensor(Iterated, int64_t),
+    // convolution
+    Tensor(In, In, MaybeIn, SymIntArrayRef, SymIntArrayRef, SymIntArrayRef, bool, SymIntArrayRef, SymInt, bool, bool, bool, bool),
+    Three(In, In, In, at::OptionalSymIntArrayRef, SymIntArrayRef, SymIntArrayRef, SymIntArrayRef, bool, SymIntArrayRef, SymInt,
+          Mask),
     // attention
     Attended(In, In, In, double, bool, bool, MaybeReal), Attended(In, In, In, MaybeIn, bool, double, bool, bool, MaybeReal),
     Four(In, In, In, MaybeIn, bool, double, bool, MaybeReal),
@@ -131,6 +136,20 @@ inline void expect_all(TensorList list) {
 template <class Other>
 void expect_all(const Other&) {}
 
+// Whether the dtype of an argument is in a set. A rule of dtypes.cpp applies to the promoted dtype of all arguments: that
+// is in the set only if the dtype of one of them is.
+inline bool has_one_of(ScalarType type, uint64_t dtypes) { return (dtypes >> static_cast<int>(type)) & 1; }
+inline bool has_one_of(const std::optional<ScalarType>& type, uint64_t dtypes) { return type && has_one_of(*type, dtypes); }
+inline bool has_one_of(const Tensor& t, uint64_t dtypes) { return t.defined() && has_one_of(t.scalar_type(), dtypes); }
+inline bool has_one_of(const std::optional<Tensor>& t, uint64_t dtypes) { return t && has_one_of(*t, dtypes); }
+inline bool has_one_of(TensorList list, uint64_t dtypes) {
+  return std::any_of(list.begin(), list.end(), [&](const Tensor& t) { return has_one_of(t, dtypes); });
+}
+template <class Other>
+bool has_one_of(const Other&, uint64_t) {
+  return false;
+}
+
 template <class... Rest>
 Tensor& first(Tensor& self, Rest&&...) {
   return self;
@@ -160,7 +179,9 @@ class Direct<Result(Args...)> {
  private:
   template <size_t... I>
   Result run(std::index_sequence<I...>, DispatchKeySet keys, Args... args) const {
-    if (C10_LIKELY(!capturing() && !(record_->boxed_dtypes && is_boxed(args...)))) {
+    const bool boxed = capturing() || (record_->boxed_dtypes && is_boxed(args...)) ||
+        (record_->widened_dtypes && (has_one_of(args, record_->widened_dtypes) || ...));
+    if (C10_LIKELY(!boxed)) {
       (expect_all(args), ...);
       Loans loans(numbers_welcome_);
       std::tuple<Handed<Args>...> handed{Handed<Args>(loans, args, written_[I])...};
@@ -263,8 +284,7 @@ bool is_simple(const c10::OperatorHandle& op) {
 
 std::optional<torch::CppFunction> direct_kernel(const c10::OperatorHandle& op, OpRecord* record) {
   static const auto* makers = new Makers(makers_of(Signatures()));
-  const bool converts = record->wider != nullptr && dtypes_of_first(record->wider) == 0;
-  if ((record->flags & ~kWelcome) || record->alert || converts || may_wait(op) || !is_simple(op)) return std::nullopt;
+  if ((record->flags & ~kWelcome) || record->alert || may_wait(op) || !is_simple(op)) return std::nullopt;
   const auto found = makers->find(text_of(op.schema()));
   return found == makers->end() ? std::nullopt : found->second(op, record);
 }

@@ -91,6 +91,10 @@ uint64_t dtypes_of_first(const Wider* rule) {
   return rule != nullptr && rule->statistics != Statistics::kNone ? rule->from : 0;
 }
 
+uint64_t dtypes_of_any(const Wider* rule) {
+  return rule != nullptr && rule->statistics == Statistics::kNone ? rule->from : 0;
+}
+
 namespace {
 
 // The dtype of a tensor, or the requested dtype of a result.

@@ -462,6 +462,7 @@ OpRecord* make_record(std::string name, uint32_t flags, uint64_t denied_dtypes, 
     slot->flags = slot->name.rfind("c10d::", 0) == 0 ? flags | kWritesAll : flags;
     slot->denied_dtypes = denied_dtypes;
     slot->boxed_dtypes = slot->denied_dtypes | dtypes_of_first(slot->wider);
+    slot->widened_dtypes = dtypes_of_any(slot->wider);
   }
   return slot;
 }

@@ -215,23 +215,32 @@ c10::Allocator* allocator_of_host = nullptr;
 // Memory of a virtual device that was allocated as CPU memory, until it is relabelled or freed. Its context is its
 // address, because some kernels free memory by its address only.
 struct Lent {
+  static constexpr size_t kFew = 16;
   std::mutex mutex;
-  std::unordered_map<const void*, Block*> all;  // by address
-  std::atomic<size_t> count{0};                 // so that the host's own memory is freed without a lookup
+  std::vector<Block*> few;                       // most kernels have only these, which need no table
+  std::unordered_map<const void*, Block*> many;  // by address
+  std::atomic<size_t> count{0};                  // so that the host's own memory is freed without a lookup
 
   void add(Block* block) {
     std::lock_guard<std::mutex> lock(mutex);
-    all[block->address] = block;
-    count = all.size();
+    if (few.size() < kFew) few.push_back(block);
+    else many[block->address] = block;
+    count.fetch_add(1, std::memory_order_relaxed);
   }
   Block* remove(const void* address) {  // null: not found
     if (C10_LIKELY(count.load(std::memory_order_relaxed) == 0)) return nullptr;
     std::lock_guard<std::mutex> lock(mutex);
-    const auto found = all.find(address);
-    if (found == all.end()) return nullptr;
-    Block* block = found->second;
-    all.erase(found);
-    count = all.size();
+    Block* block = nullptr;
+    const auto is_it = [&](const Block* each) { return each->address == address; };
+    if (const auto found = std::find_if(few.begin(), few.end(), is_it); found != few.end()) {
+      block = *found;
+      *found = few.back();
+      few.pop_back();
+    } else if (const auto listed = many.find(address); listed != many.end()) {
+      block = listed->second;
+      many.erase(listed);
+    }
+    if (block) count.fetch_sub(1, std::memory_order_relaxed);
     return block;
   }
 };

@@ -60,10 +60,41 @@ struct Segment {
   Piece* first = nullptr;
 };
 
+// Free pieces by size. Its nodes are kept for the next one, because a new node needs an allocation.
+class FreePieces {
+ public:
+  using Set = std::set<Piece*, ByFit>;
+  Set::const_iterator begin() const { return pieces_.begin(); }
+  Set::const_iterator end() const { return pieces_.end(); }
+  Set::const_iterator smallest_for(size_t size, c10::StreamId stream) const {
+    Piece wanted{nullptr, size, stream};
+    return pieces_.lower_bound(&wanted);
+  }
+  void add(Piece* piece) {
+    if (spare_.empty()) {
+      pieces_.insert(piece);
+      return;
+    }
+    spare_.back().value() = piece;
+    pieces_.insert(std::move(spare_.back()));
+    spare_.pop_back();
+  }
+  void remove(Piece* piece) { keep(pieces_.extract(piece)); }
+  void remove(Set::const_iterator at) { keep(pieces_.extract(at)); }
+
+ private:
+  static constexpr size_t kMostSpare = 64;
+  void keep(Set::node_type node) {
+    if (!node.empty() && spare_.size() < kMostSpare) spare_.push_back(std::move(node));
+  }
+  Set pieces_;
+  std::vector<Set::node_type> spare_;
+};
+
 struct SegmentPool {
   c10::MempoolId_t id;
   int users = 0;  // the number of graphs and pools that keep it; the general pool needs none
-  std::set<Piece*, ByFit> free[2]{};  // small and large pieces
+  FreePieces free[2]{};  // small and large pieces
 };
 
 namespace {
@@ -102,8 +133,9 @@ Memory& memory(DeviceIndex device) {
   return all_memory()[device];
 }
 
+// Inlined, because each allocation calls it seven times.
 template <class Array>
-void add(Array& statistic, bool large, int64_t amount) {
+C10_ALWAYS_INLINE void add(Array& statistic, bool large, int64_t amount) {
   for (const size_t kind : {kKinds[0], kKinds[large ? 2 : 1]}) {
     if (amount >= 0) statistic[kind].increase(static_cast<size_t>(amount));
     else statistic[kind].decrease(static_cast<size_t>(-amount));
@@ -125,7 +157,7 @@ bool is_split(const Piece& piece) { return piece.previous || piece.next; }
 // Merges `other` into `piece` if it is a free neighbour. Returns the number of bytes.
 size_t merge(Piece& piece, Piece* other) {
   if (!other || other->state != Piece::kFree) return 0;
-  piece.segment->pool->free[piece.segment->large].erase(other);
+  piece.segment->pool->free[piece.segment->large].remove(other);
   if (other == piece.previous) {
     piece.address = other->address;
     piece.previous = other->previous;
@@ -155,7 +187,7 @@ void make_free(Memory& m, Piece* piece) {
   piece->owner = nullptr;
   piece->from.reset();
   piece->used_on.clear();
-  piece->segment->pool->free[large].insert(piece);
+  piece->segment->pool->free[large].add(piece);
   if (is_split(*piece)) {
     blocks++;
     bytes += static_cast<int64_t>(piece->size);
@@ -183,7 +215,7 @@ void free_waiting(Memory& m, Happened& happened) {
 
 void release(Memory& m, Piece* piece, Happened& happened) {
   Segment& segment = *piece->segment;
-  segment.pool->free[segment.large].erase(piece);
+  segment.pool->free[segment.large].remove(piece);
   add(m.statistics.segment, segment.large, -1);
   add(m.statistics.reserved_bytes, segment.large, -static_cast<int64_t>(segment.size));
   m.statistics.num_device_free++;
@@ -248,7 +280,7 @@ Piece* front_of(Piece* piece, size_t size) {
   piece->previous = front;
   piece->address += size;
   piece->size -= size;
-  piece->segment->pool->free[piece->segment->large].insert(piece);
+  piece->segment->pool->free[piece->segment->large].add(piece);
   return front;
 }
 
@@ -319,12 +351,11 @@ Piece* take_piece(DeviceIndex device, size_t bytes, Happened& happened) {
     ~Leave() { pool.users--; }
   } leave{pool};
   auto& free = pool.free[large];
-  Piece wanted{nullptr, size, stream};
-  const auto found = free.lower_bound(&wanted);
+  const auto found = free.smallest_for(size, stream);
   Piece* piece;
   if (found != free.end() && (*found)->stream == stream) {
     piece = *found;
-    free.erase(found);
+    free.remove(found);
   } else {
     piece = new_segment(m, pool, size, stream, from, happened);
     if (!piece) return nullptr;
@@ -570,14 +601,14 @@ void restore_pool(DeviceIndex device, const c10::MempoolId_t& pool, const std::v
     Segment& segment = m.segments.at(view.address);
     Piece* rest = segment.first;  // all of it is free
     for (const PieceView& each : view.pieces) {
-      segment.pool->free[segment.large].erase(rest);
+      segment.pool->free[segment.large].remove(rest);
       Piece* piece = rest;
       if (each.size < rest->size) {
         piece = front_of(rest, each.size);
         rest = piece->next;
       }
       if (each.state == Piece::kFree) {
-        segment.pool->free[segment.large].insert(piece);
+        segment.pool->free[segment.large].add(piece);
         if (is_split(*piece)) {
           add(m.statistics.inactive_split, segment.large, 1);
           add(m.statistics.inactive_split_bytes, segment.large, static_cast<int64_t>(piece->size));

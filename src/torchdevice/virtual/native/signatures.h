@@ -63,6 +63,7 @@ template <> inline constexpr const char* kText<IntArrayRef> = "int[]";
 template <> inline constexpr const char* kText<OptionalIntArrayRef> = "int[]?";
 template <> inline constexpr const char* kText<SymInt> = "SymInt";
 template <> inline constexpr const char* kText<SymIntArrayRef> = "SymInt[]";
+template <> inline constexpr const char* kText<at::OptionalSymIntArrayRef> = "SymInt[]?";
 template <> inline constexpr const char* kText<double> = "float";
 template <> inline constexpr const char* kText<bool> = "bool";
 template <> inline constexpr const char* kText<Mask> = "bool[]";
