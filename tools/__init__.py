@@ -9,6 +9,7 @@
     verified       reads files of `torchdevice verify` from people who have a device
     realworld      programs that we did not write, in every mode (`make realworld`)
     hardening      fuzzing, soaking, sanitizers, and the record of their figures (`make fuzz`, `soak`, `sanitize`)
+    instructions   instructions per call of small operators, counted by an emulator
     versions       every supported torch in an environment of its own (`make matrix`)
     distributed    torch's own distributed tests on what stands for NCCL (`make distributed`)
 

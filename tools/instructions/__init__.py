@@ -1,0 +1,1 @@
+"""Instructions per call, counted by an emulator."""
