@@ -266,6 +266,19 @@ def test_a_guard_in_cpp_does_not_call_python_for_what_the_device_has() -> None:
 
 
 @on("mps:real")
+def test_guards_in_cpp_pass_arguments_on_without_a_stack() -> None:
+    torchdevice.activate(policy="portable")
+    seen = []
+    for name in GUARDED_IN_CPP["mps"]:
+        if "SymInt" in str(getattr(torch.ops.aten, name).default._schema):
+            continue  # the dump does not show such kernels
+        lines = torch._C._dispatch_dump(f"aten::{name}").splitlines()
+        seen.append(next(line for line in lines if line.startswith("MPS:")))
+    assert seen
+    assert all("the device first" in line and "unboxed" in line for line in seen), seen
+
+
+@on("mps:real")
 def test_guarded_composites_keep_their_gradients_without_a_warning() -> None:
     """A kernel under the backend's key must not take the composite away from the autograd key."""
     warnings.simplefilter("error")

@@ -307,6 +307,7 @@ def _fallen_back(device: str) -> list[torch.Tensor]:
         torch.linalg.eigvalsh(x @ x.t()),
         written.put_(index, torch.ones(3).to(device)),
         torch.take(torch.empty(0, device=device).new_zeros(4), index[:1] - 3),
+        torch.take(torch.arange(1 << 18).to(device), index),  # does not fit into the memory that is kept
         pooled,
         volume.grad,  # type: ignore[list-item]
     ]
@@ -321,6 +322,27 @@ def test_copies_of_arguments_are_complete_when_the_cpu_computes() -> None:
         assert {each.device.type for each in found} == {"mps"}
         for got, want in zip(found, wanted, strict=True):
             torch.testing.assert_close(got.cpu(), want)
+
+
+@on("")
+def test_threads_do_not_share_the_memory_of_copied_arguments() -> None:
+    backed.install("mps", support="real")
+    index = torch.arange(500)
+    found: dict[int, list[torch.Tensor]] = {}
+
+    def take(number: int) -> None:
+        x, where = torch.full((1000,), number).to("mps"), index.to("mps")
+        found[number] = [torch.take(x, where) for _ in range(200)]
+
+    with torchdevice.redirect(policy="portable"):
+        threads = [threading.Thread(target=take, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for number, results in found.items():
+            assert all((each.cpu() == number).all() for each in results)
+    assert sorted(found) == [0, 1, 2, 3]
 
 
 @on("")

@@ -44,10 +44,11 @@ SOURCES = (
     "fallback.cpp",
     "refusals.cpp",
     "graphs.cpp",
+    "attention.cpp",
     "native.cpp",
     "api.cpp",
 )
-HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "relabel.h", "signatures.h")
+HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "native.h", "relabel.h", "signatures.h")
 
 
 class Recipe(NamedTuple):

@@ -425,7 +425,7 @@ void alert(const Alert& about, const c10::OperatorHandle& op, const Stack& stack
 
 // ---- dtypes.cpp
 const Wider* wider_of(std::string_view name);  // null: no conversion is needed
-// The dtypes of the first tensor that are converted; 0: those of other arguments too. And the reverse.
+// Dtypes that a rule converts: of the first tensor only, or of any argument. One of the two is 0.
 uint64_t dtypes_of_first(const Wider* rule);
 uint64_t dtypes_of_any(const Wider* rule);
 // Calls `run` with arguments of a wider dtype on the stack. False: no conversion was needed, and nothing was done.

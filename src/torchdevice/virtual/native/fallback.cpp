@@ -17,6 +17,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/ScalarType.h>
+#include <c10/core/TensorImpl.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
@@ -178,6 +179,7 @@ void count(int row, uint64_t dtypes, int64_t nanoseconds, int64_t bytes) {
 struct Row {
   int number;
   std::vector<bool> is_out{}, is_written{};
+  bool writes = false;          // to an argument that it also reads
   std::vector<int> returned{};  // per result: the index of the argument that it is; -1: a new tensor
   int viewed = -1;              // the argument that results are views of
 };
@@ -191,6 +193,7 @@ Row row_of(const c10::FunctionSchema& schema, int number) {
     const bool writes = alias != nullptr && alias->isWrite();
     row.is_out.push_back(writes && arguments[i].is_out());
     row.is_written.push_back(writes && !arguments[i].is_out());
+    row.writes |= row.is_written.back();
     if (alias != nullptr)
       for (const auto& label : alias->beforeSets()) by_alias[label] = static_cast<int>(i);
   }
@@ -227,6 +230,63 @@ void each_tensor(const IValue& v, F f) {
   }
 }
 
+// Pinned memory for the copies of small arguments. It is kept from call to call, because allocating pinned memory and
+// freeing it with an event takes longer than the copy of a small tensor.
+class Staging {
+ public:
+  Staging() = default;
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() {
+    // A copy that may still be running, or a tensor that an operator has kept: the memory is left to its last owner.
+    if (!memory_ || running_ || memory_.use_count() != 1) return;
+    std::lock_guard<std::mutex> lock(unused().mutex);
+    unused().memory.push_back(std::move(memory_));
+  }
+
+  // An uninitialised tensor like `t` on the host. Undefined: there is no space for it.
+  Tensor like(const Tensor& t) {
+    const size_t bytes = t.nbytes();
+    if (bytes > kBytes - used_) return {};
+    if (!memory_) memory_ = get();
+    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(memory_), DispatchKeySet(DispatchKey::CPU), t.dtype());
+    impl->set_sizes_and_strides(t.sizes(), t.strides(), static_cast<int64_t>(used_ / t.element_size()));
+    used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    running_ = true;
+    return Tensor(std::move(impl));
+  }
+  void has_arrived() { running_ = false; }
+  bool holds(const Tensor& t) const {
+    return memory_ && t.has_storage() && t.storage().unsafeGetStorageImpl() == memory_.unsafeGetStorageImpl();
+  }
+
+ private:
+  static constexpr size_t kBytes = 1 << 20, kAlignment = 64;
+  struct Unused {
+    std::mutex mutex;
+    std::vector<c10::Storage> memory;
+  };
+  static Unused& unused() {
+    static auto* one = outlives_forks<Unused, &Staging::unused>();
+    return *one;
+  }
+  static c10::Storage get() {
+    {
+      std::lock_guard<std::mutex> lock(unused().mutex);
+      if (auto& memory = unused().memory; !memory.empty()) {
+        c10::Storage last = std::move(memory.back());
+        memory.pop_back();
+        return last;
+      }
+    }
+    return at::empty({static_cast<int64_t>(kBytes)}, at::TensorOptions(at::kByte).pinned_memory(true)).storage();
+  }
+
+  c10::Storage memory_;
+  size_t used_ = 0;
+  bool running_ = false;
+};
+
 class Crossing {
  public:
   Crossing(const Row& row, Stack& stack, size_t base)
@@ -234,6 +294,7 @@ class Crossing {
     share();
     for (size_t i = 0; i < originals_.size(); i++) stack[base + i] = enter(originals_[i], row.is_out[i]);
     if (staged_on_) c10::impl::VirtualGuardImpl(target).getStream(*staged_on_).synchronize();
+    staging_.has_arrived();
     given_.assign(stack.begin() + static_cast<long>(base), stack.end());
   }
 
@@ -260,8 +321,11 @@ class Crossing {
     const auto type = holder.value_or(target);
     return type == c10::DeviceType::CUDA || type == c10::DeviceType::XPU;
   }
-  // CUDA has read unpinned memory when an asynchronous copy returns.
-  static bool returns_at_once() { return holder.value_or(target) == c10::DeviceType::CUDA; }
+  // CUDA has read unpinned memory when an asynchronous copy returns. Pinned memory of torch's allocator is not reused
+  // before the copy has ended.
+  bool can_return_at_once(const Tensor& from) const {
+    return holder.value_or(target) == c10::DeviceType::CUDA && !staging_.holds(from);
+  }
 
   // A storage that several arguments share is copied completely and once: a write must be visible in all of them.
   void share() {
@@ -271,8 +335,6 @@ class Crossing {
         each_tensor(originals_[i], [&](const Tensor& t) {
           if (is_there(t)) strided.push_back(t);
         });
-    bool writes = false;
-    for (const bool each : row_.is_written) writes |= each;
     for (size_t i = 0; i < strided.size(); i++) {
       const auto* storage = strided[i].storage().unsafeGetStorageImpl();
       if (shared_.count(storage) || strided[i].numel() == 0) continue;
@@ -285,7 +347,7 @@ class Crossing {
       }
       const auto size = static_cast<int64_t>(storage->nbytes());
       // A few rows of a large table are faster to copy separately.
-      if (!several || (!writes && size > 2 * looked_at)) continue;
+      if (!several || (!row_.writes && size > 2 * looked_at)) continue;
       Tensor raw = at::empty({0}, strided[i].options().dtype(at::kByte));
       raw.set_(strided[i].storage(), 0, {size}, {1});
       shared_.emplace(storage, raw.to(at::kCPU));
@@ -333,7 +395,9 @@ class Crossing {
     }
     moved += bytes_of(t);
     if (can_stage() && (!staged_on_ || *staged_on_ == t.device()) && t.is_non_overlapping_and_dense()) {
-      Tensor staged = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU).pinned_memory(true));
+      Tensor staged = row_.writes ? Tensor() : staging_.like(t);  // what is written is copied back, asynchronously
+      if (!staged.defined())
+        staged = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU).pinned_memory(true));
       staged.copy_(t, /*non_blocking=*/true);
       staged_on_ = t.device();
       return staged;
@@ -362,14 +426,20 @@ class Crossing {
       if (into[i].is_same(from[i])) continue;  // it was already on the CPU
       if (into[i].sizes() != from[i].sizes()) into[i].resize_(from[i].sizes());
       moved += bytes_of(from[i]);
-      into[i].copy_(from[i], returns_at_once());
+      into[i].copy_(from[i], can_return_at_once(from[i]));
     }
   }
 
   Tensor back(const Tensor& t) {
     if (!t.defined() || !device_ || t.device().type() == device_->type() || t.is_quantized()) return t;
-    moved += t.layout() == c10::kStrided ? bytes_of(t) : 0;
-    return (device_->type() == target ? t.to(dtype_there(t.scalar_type())) : t).to(*device_, returns_at_once());
+    const bool strided = t.layout() == c10::kStrided;
+    moved += strided ? bytes_of(t) : 0;
+    const auto dtype = device_->type() == target ? dtype_there(t.scalar_type()) : t.scalar_type();
+    if (!strided || dtype != t.scalar_type() || !t.is_non_overlapping_and_dense())
+      return t.to(dtype).to(*device_, can_return_at_once(t));
+    // What `to` does, in fewer calls of the dispatcher.
+    Tensor there = at::empty_strided(t.sizes(), t.strides(), t.options().device(*device_));
+    return there.copy_(t, can_return_at_once(t));
   }
   IValue back(const IValue& v) {
     if (v.isTensor()) return back(v.toTensor());
@@ -394,6 +464,7 @@ class Crossing {
   }
 
   const Row& row_;
+  Staging staging_;  // destroyed after the tensors below, which use its memory
   std::vector<IValue> originals_, given_;
   std::vector<std::pair<Tensor, Tensor>> copies_;
   std::unordered_map<const c10::StorageImpl*, Tensor> shared_;

@@ -368,6 +368,7 @@ Call::~Call() {
 }
 
 // ---------------------------------------------------------------------------------------------------------- loans
+// Flattened: the functions that these call are a few instructions each, and every operator calls these.
 [[gnu::flatten]] const Tensor* Loans::take(const Tensor& t, bool written) {
   auto* impl = t.unsafeGetTensorImpl();
   if (!t.defined()) return &t;
