@@ -1,11 +1,12 @@
-"""Instructions per call of small operators, counted by an emulator.
+"""Instructions per call of small operators, and the size of the code that a call runs through, counted by an emulator.
 
     python -m tools.instructions                    every way of computing
     python -m tools.instructions cpu cuda@cpu       these
 
 The times of small operators vary from run to run by more than most changes are worth. The number of instructions varies
-less. It says nothing about caches. Needs QEMU 5 to 8 for user mode (Debian: qemu-user) and a C compiler. A run takes
-about two minutes per way.
+less. The code is given in KiB of cache lines: a call whose code does not fit into the processor's first cache takes
+longer than its instructions suggest. Needs QEMU 5 to 8 for user mode (Debian: qemu-user) and a C compiler. A run takes
+about three minutes per way.
 """
 
 from __future__ import annotations
@@ -20,36 +21,31 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from tools.instructions.places import OURS, by_library, code_of
+from tools.instructions.places import OURS, blocks_of, by_library, bytes_of_code, code_of
 
 HERE = Path(__file__).parent
 SYSTEM_CALL = {"aarch64": 141, "x86_64": 140}  # getpriority
 RESET, WRITE = 0x7D0000, 0x7D0001  # as in counter.c
 CALLS, UNCOUNTED = 200, 5
+CODE = "(code)"
 ACTIVE = "mps@cpu, active"
 WAYS = ("cpu", "cuda@cpu", "xpu@cpu", "mps@cpu", ACTIVE)
 
 
-def cases(torch: Any, device: str) -> dict[str, Callable[[], Any]]:
-    """Calls of small operators. The first ones have no guard, the others have one under TorchDevice on mps."""
-    x, row, out = torch.ones(4, 4, device=device), torch.ones(16, device=device), torch.empty(4, 4, device=device)
-    index = torch.zeros(4, 4, dtype=torch.int64, device=device)
+def cases(device: str) -> dict[str, Callable[[], object]]:
+    """The small operators of `torchdevice bench virtual`, and some that have a guard under TorchDevice on mps."""
+    import torch
+
+    from torchdevice.bench import virtual
+
+    x, index = torch.ones(4, 4, device=device), torch.zeros(4, 4, dtype=torch.int64, device=device)
     function = torch.nn.functional
     return {
-        "add": lambda: torch.add(x, x),
-        "add out=": lambda: torch.add(x, x, out=out),
-        "mul_": lambda: row.mul_(1.0),
-        "relu": lambda: torch.relu(x),
-        "mm": lambda: torch.mm(x, x),
-        "sum": lambda: row.sum(),
-        "cat": lambda: torch.cat([row, row]),
-        "empty": lambda: torch.empty(4, 4, device=device),
-        "view": lambda: x.view(16),
-        "linear, guarded": lambda: function.linear(x, x),
-        "gather, guarded": lambda: torch.gather(x, 0, index),
-        "mse_loss, guarded": lambda: function.mse_loss(x, x),
+        **virtual.small_cases(device),
+        "linear 4x4, guarded": lambda: function.linear(x, x),
+        "gather 4x4, guarded": lambda: torch.gather(x, 0, index),
+        "mse_loss 4x4, guarded": lambda: function.mse_loss(x, x),
     }
 
 
@@ -67,14 +63,14 @@ def install(way: str) -> str:
 
 
 def count(way: str, output: Path) -> None:
-    """In the emulator: a JSON object of instructions per call and library, by case."""
+    """In the emulator: a JSON object of instructions per call and library, by case. The code of a call is CODE."""
     import torch
 
     torch.set_num_threads(1)
     call, number = ctypes.CDLL(None).syscall, SYSTEM_CALL[platform.machine()]
     found = {}
     with torch.no_grad():
-        for name, case in cases(torch, install(way)).items():
+        for name, case in cases(install(way)).items():
             for _ in range(UNCOUNTED):
                 case()
             call(number, RESET)
@@ -82,8 +78,10 @@ def count(way: str, output: Path) -> None:
                 case()
             call(number, WRITE)
             with open("/proc/self/maps", encoding="utf-8") as maps, open(output, encoding="utf-8") as counts:
-                libraries = by_library(counts, code_of(maps))
+                blocks = blocks_of(counts)
+                libraries = by_library(blocks, code_of(maps))
             found[name] = {library: total / CALLS for library, total in libraries.items()}
+            found[name][CODE] = bytes_of_code(block for block in blocks if block.times >= CALLS / 2)
     print(json.dumps(found))
 
 
@@ -102,8 +100,14 @@ def emulated(way: str, folder: Path) -> dict[str, dict[str, float]]:
     return found
 
 
+def cell(counted: dict[str, float]) -> str:
+    """What the table says of an operator."""
+    code = counted.pop(CODE)
+    return f"{sum(counted.values()):,.0f} ({counted.get(OURS, 0):,.0f} ours), {code / 1024:.0f} KiB"
+
+
 def main(arguments: list[str]) -> None:
-    """One table: a row per operator, a column per way, and how many of the instructions are ours."""
+    """A table: a row per operator, and a column per way with instructions, those of ours, and the size of the code."""
     if arguments[:1] == ["--count"]:
         count(arguments[1], Path(arguments[2]))
         return
@@ -115,8 +119,7 @@ def main(arguments: list[str]) -> None:
     print("| instructions per call | " + " | ".join(ways) + " |")
     print("| --- |" + " ---: |" * len(ways))
     for name in found[ways[0]]:
-        cells = [f"{sum(row[name].values()):,.0f} ({row[name].get(OURS, 0):,.0f} ours)" for row in found.values()]
-        print(f"| {name} | " + " | ".join(cells) + " |")
+        print(f"| {name} | " + " | ".join(cell(row[name]) for row in found.values()) + " |")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-// A plugin of QEMU's user mode that counts the executed instructions by address. The program resets the counts and writes
+// A plugin of QEMU's user mode that counts the executed instructions by the address and size of their block. The program resets the counts and writes
 // them to a file with a system call that the kernel refuses: getpriority with a first argument that does not exist.
 //
 // The interface is version 1 (QEMU 5 to 8). Debian has no package with its header, so what is used is declared here.
+#include <inttypes.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,11 @@
 #define EXPORT __attribute__((visibility("default")))
 typedef uint64_t Id;
 struct qemu_plugin_tb;
+struct qemu_plugin_insn;
 void qemu_plugin_register_vcpu_tb_trans_cb(Id, void (*)(Id, struct qemu_plugin_tb*));
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb*);
+struct qemu_plugin_insn* qemu_plugin_tb_get_insn(const struct qemu_plugin_tb*, size_t);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn*);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb*);
 void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb*, int operation, void* at, uint64_t operand);
 typedef void (*OnCall)(
@@ -24,7 +27,7 @@ enum { kAdd = 0, kPerChunk = 1 << 16, kChunks = 1 << 10 };
 static const uint64_t kReset = 0x7d0000, kWrite = 0x7d0001;
 
 struct Block {  // a sequence of instructions without a jump
-  uint64_t address, instructions, executed;
+  uint64_t address, bytes, instructions, executed;
 };
 static struct Block* chunks[kChunks];  // stable addresses
 static size_t blocks;
@@ -41,6 +44,8 @@ static void translated(Id id, struct qemu_plugin_tb* code) {
     struct Block* block = *chunk + blocks++ % kPerChunk;
     block->address = qemu_plugin_tb_vaddr(code);
     block->instructions = qemu_plugin_tb_n_insns(code);
+    for (size_t i = 0; i < block->instructions; i++)
+      block->bytes += qemu_plugin_insn_size(qemu_plugin_tb_get_insn(code, i));
     qemu_plugin_register_vcpu_tb_exec_inline(code, kAdd, &block->executed, 1);
   }
   pthread_mutex_unlock(&mutex);
@@ -55,7 +60,10 @@ static void called(
   FILE* file = first == kWrite ? fopen(output, "w") : NULL;
   for (size_t i = 0; i < blocks; i++) {
     struct Block* block = &chunks[i / kPerChunk][i % kPerChunk];
-    if (file && block->executed) fprintf(file, "%lx %lu\n", block->address, block->instructions * block->executed);
+    if (file && block->executed)
+      fprintf(
+          file, "%" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", block->address, block->bytes, block->instructions,
+          block->executed);
     block->executed = 0;
   }
   if (file) fclose(file);

@@ -192,7 +192,7 @@ def main() -> None:
     if found is None or found.type not in DEVICES:
         raise SystemExit("this host has no accelerator that can back a virtual device")
     places = [f"{device}@{found.type}" for device in DEVICES if device != found.type]
-    small = [name for name in virtual.cases("meta") if name.endswith(("4x4", " 16"))]
+    small = list(virtual.small_cases("meta"))
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in (*LIMITS, *small)}
     for part in (list(LIMITS), *([small] * PROCESSES)):
         sides = {place: Side(found.type if place == AGAIN else place) for place in (found.type, *places, AGAIN)}

@@ -1,9 +1,10 @@
 """The overhead of a fallback on a virtual mps, without its copies and its computation, and relative to torch's own.
 
-Four values are measured: the time that the fallback kernel adds to the copies and the computation on the CPU; the time
-of the same operators and of a small training step under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own C++ fallback, with
-its copies) and under TorchDevice; the time of the same code on CPU tensors, without copies; and the time with `mlx,cpu`
-relative to `cpu`. The child processes take turns. The best of all rounds counts.
+Measured are the time that the fallback kernel adds to the copies and the computation on the CPU; the time of the same
+operators and of a small training step under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own C++ fallback, with its copies)
+and under TorchDevice; the time of the same code on CPU tensors, and on a virtual mps that has all kernels, so that
+nothing falls back; and the time with `mlx,cpu` relative to `cpu`. The child processes take turns. The best of all
+rounds counts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from torchdevice.bench.runner import Figure, emit
 ADDED_US, SLOWER_WITH_MLX = 40, 1.10
 OF_TORCH, OF_TORCH_WITH_COPIES = 0.85, 0.75
 NATIVE = "(native)"
-WAYS = {"torch": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}, "cpu": {}, "mlx,cpu": {"TORCHDEVICE_FALLBACK": "mlx,cpu"}}
+GAPLESS = "gapless"
+WAYS = {
+    "torch": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"},
+    "cpu": {},
+    "mlx,cpu": {"TORCHDEVICE_FALLBACK": "mlx,cpu"},
+    GAPLESS: {},
+}
 OVERHEAD = "overhead of take, µs"
 COPIES = "copies in a training step"
 COMPUTED = "(on CPU tensors)"
@@ -81,11 +88,13 @@ def measure(who: str, on: str) -> dict[str, float]:
     import torchdevice.virtual
 
     torch.set_num_threads(1)
-    torchdevice.virtual.install("mps", support="real", on=on)
-    if who != "torch":
+    torchdevice.virtual.install("mps", support="all" if who == GAPLESS else "real", on=on)
+    if who not in ("torch", GAPLESS):
         torchdevice.activate(policy="portable")
     calls = cases(torch, "mps")
     figures = {name: best(call) for name, call in calls.items()}
+    if who == GAPLESS:
+        return figures
     if who == "torch":
         alone = cases(torch, "cpu")
         figures.update({f"{name} {COMPUTED}": best(call) for name, call in alone.items() if NATIVE not in name})
@@ -115,19 +124,22 @@ def in_child(who: str, on: str) -> dict[str, float]:
 
 def figures(best_of: dict[str, dict[str, float]], on: str = "cpu") -> list[Figure]:
     """The added time, the ratio to torch's own fallback, and the ratio of `mlx,cpu` to `cpu`."""
-    theirs, ours, with_mlx = best_of.values()
+    theirs, ours, with_mlx, gapless = best_of.values()
     calls = [name for name in ours if name not in (OVERHEAD, COPIES)]
     fallen = [name for name in calls if NATIVE not in name]
     rows = [Figure("a fallback, beyond its copies and its computation", ours[OVERHEAD], "µs", ADDED_US)]
     for name in calls:
         note = f"{ours[name]:.1f} µs, torch's own fallback {theirs[name]:.1f} µs"
         rows.append(Figure(f"{name}: ours / torch's fallback", ours[name] / theirs[name], note=note))
-    whole = sum(ours[name] for name in fallen) / sum(theirs[name] for name in fallen)
+
+    def together(times: dict[str, float], kind: str = "") -> float:
+        return sum(times[f"{name}{kind}"] for name in fallen) / sum(theirs[name] for name in fallen)
+
     copies = f"copies in the training step: ours {ours[COPIES]:.0f}, torch's {theirs[COPIES]:.0f}"
     limit = OF_TORCH if on == "cpu" else OF_TORCH_WITH_COPIES
-    rows.append(Figure("all of them: ours / torch's fallback", whole, limit=limit, note=copies))
-    alone = sum(theirs[f"{name} {COMPUTED}"] for name in fallen) / sum(theirs[name] for name in fallen)
-    rows.append(Figure("all of them: on CPU tensors / torch's fallback", alone))
+    rows.append(Figure("all of them: ours / torch's fallback", together(ours), limit=limit, note=copies))
+    rows.append(Figure("all of them: with all kernels / torch's fallback", together(gapless)))
+    rows.append(Figure("all of them: on CPU tensors / torch's fallback", together(theirs, f" {COMPUTED}")))
     for name in fallen:
         rows.append(Figure(f"{name}: mlx,cpu / cpu", with_mlx[name] / ours[name], limit=SLOWER_WITH_MLX))
     return rows if on == "cpu" else [replace(row, what=f"{row.what}, on mps@{on}") for row in rows]

@@ -40,6 +40,11 @@ def cases(device: str) -> dict[str, Callable[[], object]]:
     }
 
 
+def small_cases(device: str) -> dict[str, Callable[[], object]]:
+    """Those in which the computation takes less time than the call."""
+    return {name: call for name, call in cases(device).items() if name.endswith(("4x4", " 16"))}
+
+
 def _microseconds(function: Callable[[], object], calls: int) -> float:
     start = time.perf_counter()
     for _ in range(calls):
