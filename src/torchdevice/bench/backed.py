@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from torch.nn import functional
 
 import torchdevice.virtual
 from torchdevice.bench import virtual
-from torchdevice.bench.runner import AGAIN, Figure, emit
+from torchdevice.bench.runner import AGAIN, Figure, emit, use_two_cpus
 from torchdevice.virtual.installer import DEVICES
 
 VOCABULARY = 512
@@ -124,8 +123,7 @@ def serve(place: str) -> None:
     device, _, accelerator = place.partition("@")
     if accelerator:
         torchdevice.virtual.install(device, on=accelerator)
-    if sys.platform == "linux":
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    use_two_cpus()
     current, turn = "", None
     for line in sys.stdin:
         name = line.strip()

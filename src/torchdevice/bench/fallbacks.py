@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from torchdevice.bench.runner import Figure, emit
+from torchdevice.bench.runner import Figure, emit, use_two_cpus
 
 ADDED_US, SLOWER_WITH_MLX = 40, 1.10
 OF_TORCH, OF_TORCH_WITH_COPIES = 0.85, 0.75
@@ -87,6 +87,7 @@ def measure(who: str, on: str) -> dict[str, float]:
     import torchdevice
     import torchdevice.virtual
 
+    use_two_cpus()
     torch.set_num_threads(1)
     torchdevice.virtual.install("mps", support="all" if who == GAPLESS else "real", on=on)
     if who not in ("torch", GAPLESS):

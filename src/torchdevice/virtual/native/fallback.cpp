@@ -432,14 +432,8 @@ class Crossing {
 
   Tensor back(const Tensor& t) {
     if (!t.defined() || !device_ || t.device().type() == device_->type() || t.is_quantized()) return t;
-    const bool strided = t.layout() == c10::kStrided;
-    moved += strided ? bytes_of(t) : 0;
-    const auto dtype = device_->type() == target ? dtype_there(t.scalar_type()) : t.scalar_type();
-    if (!strided || dtype != t.scalar_type() || !t.is_non_overlapping_and_dense())
-      return t.to(dtype).to(*device_, can_return_at_once(t));
-    // What `to` does, in fewer calls of the dispatcher.
-    Tensor there = at::empty_strided(t.sizes(), t.strides(), t.options().device(*device_));
-    return there.copy_(t, can_return_at_once(t));
+    moved += t.layout() == c10::kStrided ? bytes_of(t) : 0;
+    return (device_->type() == target ? t.to(dtype_there(t.scalar_type())) : t).to(*device_, can_return_at_once(t));
   }
   IValue back(const IValue& v) {
     if (v.isTensor()) return back(v.toTensor());
