@@ -17,6 +17,7 @@ from torch import nn
 
 import torchdevice
 import torchdevice.virtual
+from tests.fallback.test_native import told_apart
 from tests.torches import recorded_on_pinned_torch
 from tests.virtual.harness import on
 from tools.mac_reports import checks
@@ -214,6 +215,7 @@ def test_the_cpu_refuses_what_has_no_guard() -> None:
                 UNGUARDED[name](torch.ones(2, 2).to(getattr(torch, dtype)))
 
 
+@told_apart
 @on("mps:real")
 def test_integer_products_run_on_the_cpu() -> None:
     torchdevice.activate(policy="portable")
@@ -240,6 +242,7 @@ def test_errors_of_the_caller_are_raised_by_a_guard_in_cpp() -> None:
     assert fallback.totals() == {}
 
 
+@told_apart
 @on("mps:real")
 def test_a_guard_in_cpp_does_not_call_python_for_what_the_device_has() -> None:
     torchdevice.activate(policy="portable")
@@ -265,6 +268,7 @@ def test_a_guard_in_cpp_does_not_call_python_for_what_the_device_has() -> None:
     assert "guard" in entered  # the refusal was passed to Python
 
 
+@told_apart
 @on("mps:real")
 def test_guards_in_cpp_pass_arguments_on_without_a_stack() -> None:
     torchdevice.activate(policy="portable")

@@ -295,7 +295,7 @@ def _fallen_back(device: str) -> list[torch.Tensor]:
     """What a Mac has no kernel for: shared, transposed, expanded and written arguments; a gradient."""
     torch.manual_seed(0)
     x, index, volume = torch.randn(8, 8).to(device), torch.tensor([3, 17, 40]).to(device), torch.randn(1, 2, 5, 5, 5)
-    written = x.clone()
+    written, both = x.clone(), x.clone()
     volume = volume.to(device).requires_grad_()
     pooled = F.adaptive_max_pool3d(volume, (2, 2, 2))
     pooled.sum().backward()
@@ -306,7 +306,10 @@ def _fallen_back(device: str) -> list[torch.Tensor]:
         torch.mode((x * 3).round()).values,
         torch.linalg.eigvalsh(x @ x.t()),
         written.put_(index, torch.ones(3).to(device)),
-        torch.take(torch.empty(0, device=device).new_zeros(4), index[:1] - 3),
+        torch.take(
+            torch.empty(0, device=device).new_zeros(3), index[:1] - 3
+        ),  # the next argument begins at a multiple of its element size
+        torch.heaviside(both, x, out=both),
         torch.take(torch.arange(1 << 18).to(device), index),  # does not fit into the memory that is kept
         pooled,
         volume.grad,  # type: ignore[list-item]
@@ -322,6 +325,10 @@ def test_copies_of_arguments_are_complete_when_the_cpu_computes() -> None:
         assert {each.device.type for each in found} == {"mps"}
         for got, want in zip(found, wanted, strict=True):
             torch.testing.assert_close(got.cpu(), want)
+        x, index = torch.arange(4.0).to("mps"), torch.tensor([1, 3]).to("mps")
+        with pytest.raises(IndexError, match="out of range"):
+            torch.take(x, index + 7)
+        assert torch.take(x, index).tolist() == [1.0, 3.0]
 
 
 @on("")

@@ -1,5 +1,6 @@
-// A plugin of QEMU's user mode that counts the executed instructions by the address and size of their block. The program resets the counts and writes
-// them to a file with a system call that the kernel refuses: getpriority with a first argument that does not exist.
+// A plugin of QEMU's user mode that counts the executed instructions by the address and size of their block. The program
+// resets the counts and writes them to a file with a system call that the kernel refuses: getpriority with a first
+// argument that does not exist.
 //
 // The interface is version 1 (QEMU 5 to 8). Debian has no package with its header, so what is used is declared here.
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 // Scaled dot-product attention. Its composite checks the device type in C++, so virtual devices need their own kernels.
 #include "native.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/Functions.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cmath>
 #include <limits>

@@ -7,6 +7,7 @@
 //   hooks.cpp        the hooks that ATen calls on a backend (MPS, CUDA, XPU) and the random generator
 //   relabel.cpp      conversion between virtual tensors and tensors of the backing over the same bytes, for every layout
 //   kernel.cpp       the boxed kernel of (nearly) all operators, counts, refusals
+//   direct.cpp       kernels with a signature, for frequent operators
 //   fallback.cpp     operators that the CPU computes in a session; also a separate library
 //   refusals.cpp     operators whose kernel refuses some dtypes or sizes in a session; part of that library too
 //   graphs.cpp       capture and replay of calls
@@ -14,6 +15,7 @@
 //   dtypes.cpp       dtypes that GPU kernels support and CPU kernels do not
 //   history.cpp      the history of allocations and frees
 //   native.cpp       operators that need their own kernel
+//   attention.cpp    attention, one of them
 //   api.cpp          the C functions that Python calls; only these are exported
 //
 // A *virtual* tensor has the virtual device type (mps, cuda, xpu). Its bytes belong to the *backing*, whose kernels

@@ -180,6 +180,7 @@ struct Row {
   int number;
   std::vector<bool> is_out{}, is_written{};
   bool writes = false;          // to an argument that it also reads
+  bool only_reads = true;
   std::vector<int> returned{};  // per result: the index of the argument that it is; -1: a new tensor
   int viewed = -1;              // the argument that results are views of
 };
@@ -194,6 +195,7 @@ Row row_of(const c10::FunctionSchema& schema, int number) {
     row.is_out.push_back(writes && arguments[i].is_out());
     row.is_written.push_back(writes && !arguments[i].is_out());
     row.writes |= row.is_written.back();
+    row.only_reads &= !writes;
     if (alias != nullptr)
       for (const auto& label : alias->beforeSets()) by_alias[label] = static_cast<int>(i);
   }
@@ -238,10 +240,17 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   ~Staging() {
-    // A copy that may still be running, or a tensor that an operator has kept: the memory is left to its last owner.
-    if (!memory_ || running_ || memory_.use_count() != 1) return;
+    if (!memory_) return;
+    // An exception came before the copies had ended. The allocator would record an event, which fails if the exception
+    // was that of a stream that is captured. The memory is never used again.
+    if (running_) {
+      memory_.unsafeReleaseStorageImpl();
+      return;
+    }
+    // An operator has kept or resized an argument. It is now the owner.
+    if (memory_.use_count() != 1 || memory_.nbytes() != kBytes) return;
     std::lock_guard<std::mutex> lock(unused().mutex);
-    unused().memory.push_back(std::move(memory_));
+    if (unused().memory.size() < kMost) unused().memory.push_back(std::move(memory_));
   }
 
   // An uninitialised tensor like `t` on the host. Undefined: there is no space for it.
@@ -249,19 +258,20 @@ class Staging {
     const size_t bytes = t.nbytes();
     if (bytes > kBytes - used_) return {};
     if (!memory_) memory_ = get();
-    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(memory_), DispatchKeySet(DispatchKey::CPU), t.dtype());
+    constexpr DispatchKeySet kKeys(DispatchKey::CPU);
+    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(memory_), kKeys, t.dtype());
     impl->set_sizes_and_strides(t.sizes(), t.strides(), static_cast<int64_t>(used_ / t.element_size()));
     used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     running_ = true;
     return Tensor(std::move(impl));
   }
   void has_arrived() { running_ = false; }
-  bool holds(const Tensor& t) const {
-    return memory_ && t.has_storage() && t.storage().unsafeGetStorageImpl() == memory_.unsafeGetStorageImpl();
+  bool may_hold(const Tensor& t) const {
+    return memory_ && (!t.has_storage() || t.storage().unsafeGetStorageImpl() == memory_.unsafeGetStorageImpl());
   }
 
  private:
-  static constexpr size_t kBytes = 1 << 20, kAlignment = 64;
+  static constexpr size_t kBytes = 1 << 20, kAlignment = 64, kMost = 8;
   struct Unused {
     std::mutex mutex;
     std::vector<c10::Storage> memory;
@@ -290,7 +300,7 @@ class Staging {
 class Crossing {
  public:
   Crossing(const Row& row, Stack& stack, size_t base)
-      : row_(row), originals_(stack.begin() + static_cast<long>(base), stack.end()) {
+      : row_(row), stack_(stack), base_(base), originals_(stack.begin() + static_cast<long>(base), stack.end()) {
     share();
     for (size_t i = 0; i < originals_.size(); i++) stack[base + i] = enter(originals_[i], row.is_out[i]);
     if (staged_on_) c10::impl::VirtualGuardImpl(target).getStream(*staged_on_).synchronize();
@@ -298,11 +308,18 @@ class Crossing {
     given_.assign(stack.begin() + static_cast<long>(base), stack.end());
   }
 
-  void leave(Stack& stack, size_t from) {
+  ~Crossing() {
+    // The caller's stack outlives an exception. Without this, it would keep the memory of `staging_`.
+    if (!left_ && stack_.size() > base_) stack_.resize(base_);
+  }
+  Crossing(const Crossing&) = delete;
+  Crossing& operator=(const Crossing&) = delete;
+
+  void leave(size_t from) {
     for (size_t i = 0; i < originals_.size(); i++)
       if (row_.is_out[i] || row_.is_written[i]) write_back(originals_[i], given_[i]);
     for (size_t i = 0; i < row_.returned.size(); i++) {
-      IValue& result = stack[from + i];
+      IValue& result = stack_[from + i];
       if (row_.returned[i] >= 0)
         result = originals_[row_.returned[i]];
       else if (row_.viewed >= 0)
@@ -310,6 +327,7 @@ class Crossing {
       else
         result = back(result);
     }
+    left_ = true;
   }
 
   int64_t moved = 0;
@@ -321,10 +339,10 @@ class Crossing {
     const auto type = holder.value_or(target);
     return type == c10::DeviceType::CUDA || type == c10::DeviceType::XPU;
   }
-  // CUDA has read unpinned memory when an asynchronous copy returns. Pinned memory of torch's allocator is not reused
-  // before the copy has ended.
+  // CUDA has read unpinned memory when an asynchronous copy returns, and torch's allocator does not reuse pinned memory
+  // before the copy has ended. The memory of `staging_` is reused at once, so the host waits for a copy from it.
   bool can_return_at_once(const Tensor& from) const {
-    return holder.value_or(target) == c10::DeviceType::CUDA && !staging_.holds(from);
+    return holder.value_or(target) == c10::DeviceType::CUDA && !staging_.may_hold(from);
   }
 
   // A storage that several arguments share is copied completely and once: a write must be visible in all of them.
@@ -395,7 +413,8 @@ class Crossing {
     }
     moved += bytes_of(t);
     if (can_stage() && (!staged_on_ || *staged_on_ == t.device()) && t.is_non_overlapping_and_dense()) {
-      Tensor staged = row_.writes ? Tensor() : staging_.like(t);  // what is written is copied back, asynchronously
+      // An operator may resize what it writes to, within the size of the storage.
+      Tensor staged = row_.only_reads ? staging_.like(t) : Tensor();
       if (!staged.defined())
         staged = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU).pinned_memory(true));
       staged.copy_(t, /*non_blocking=*/true);
@@ -458,6 +477,9 @@ class Crossing {
   }
 
   const Row& row_;
+  Stack& stack_;
+  const size_t base_;
+  bool left_ = false;
   Staging staging_;  // destroyed after the tensors below, which use its memory
   std::vector<IValue> originals_, given_;
   std::vector<std::pair<Tensor, Tensor>> copies_;
@@ -511,7 +533,7 @@ struct Kernel final : c10::OperatorKernel {
       } else {
         Crossing crossing(row, *stack, base);
         op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);
-        crossing.leave(*stack, stack->size() - row.returned.size());
+        crossing.leave(stack->size() - row.returned.size());
         bytes = crossing.moved;
       }
     }

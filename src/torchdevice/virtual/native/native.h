@@ -7,9 +7,6 @@
 
 namespace torchdevice {
 
-using Function = void (*)(const c10::OperatorHandle&, DispatchKeySet, Stack*);
-
-inline void count(const char* name) { make_record(name, 0, 0)->calls.fetch_add(1, std::memory_order_relaxed); }
 // One record per call site: no lookup by name on the hot path.
 #define COUNT(name)                                          \
   do {                                                       \

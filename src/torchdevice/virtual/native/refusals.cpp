@@ -173,7 +173,7 @@ struct TypedGuard<Result(Args...), Kernel> {
 
 using Signatures = Types<
     Tensor(In), Tensor(In, In), Tensor(In, In, MaybeIn), Tensor(In, Number), Tensor(Number, In), Tensor(In, Number, Number),
-    Tensor(In, int64_t), Two(In, int64_t, bool), Tensor(In, int64_t, In, bool), Tensor(In, In, int64_t),
+    Tensor(In, int64_t), Tensor(In, int64_t, In, bool), Tensor(In, In, int64_t),
     Tensor(In, In, int64_t, double), Tensor(In, In, MaybeIn, int64_t, SymInt), Tensor(In, MaybeIn, SymInt),
     Tensor(
         In, In, MaybeIn, SymIntArrayRef, SymIntArrayRef, SymIntArrayRef, bool, SymIntArrayRef, SymInt, bool, bool, bool, bool),
