@@ -306,9 +306,7 @@ def _fallen_back(device: str) -> list[torch.Tensor]:
         torch.mode((x * 3).round()).values,
         torch.linalg.eigvalsh(x @ x.t()),
         written.put_(index, torch.ones(3).to(device)),
-        torch.take(
-            torch.empty(0, device=device).new_zeros(3), index[:1] - 3
-        ),  # the next argument begins at a multiple of its element size
+        torch.take(x.new_zeros(3), index[:1] - 3),  # twelve bytes, and eight-byte integers behind them
         torch.heaviside(both, x, out=both),
         torch.take(torch.arange(1 << 18).to(device), index),  # does not fit into the memory that is kept
         pooled,
