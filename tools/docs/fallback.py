@@ -97,8 +97,8 @@ mps that refuses what a Mac refuses, and compares it with the CPU. Figures for t
 
 {figures}
 
-The differences are decided ones. A Mac returns int32 from `bincount` with integer weights, the CPU a floating-point dtype: 8 samples.
-`rrelu` draws random numbers, and a seed of the device gives other numbers than one of the CPU: 2 samples. The row of float16 was
+The differences are intended. A Mac returns int32 from `bincount` with integer weights, the CPU a floating-point dtype: 8 samples.
+`rrelu` draws random numbers, and the same seed gives other numbers on the device than on the CPU: 2 samples. The row of float16 was
 measured on x86: on ARM plain torch 2.13 ends with an illegal instruction in the gradient of `interpolate`.
 
 ## Cost

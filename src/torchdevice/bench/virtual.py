@@ -40,9 +40,14 @@ def cases(device: str) -> dict[str, Callable[[], object]]:
     }
 
 
+def is_small(name: str) -> bool:
+    """Whether the case takes a few microseconds, most of them around the computation."""
+    return name.endswith(("4x4", " 16"))
+
+
 def small_cases(device: str) -> dict[str, Callable[[], object]]:
-    """Those in which the computation takes less time than the call."""
-    return {name: call for name, call in cases(device).items() if name.endswith(("4x4", " 16"))}
+    """The small ones of the cases."""
+    return {name: call for name, call in cases(device).items() if is_small(name)}
 
 
 def _microseconds(function: Callable[[], object], calls: int) -> float:
@@ -59,7 +64,7 @@ def compare(name: str, cpu: Callable[[], object], virtual: Callable[[], object],
     for _ in range(rounds):
         here, there = min(here, _microseconds(cpu, calls)), min(there, _microseconds(virtual, calls))
     note = f"{here:.2f} µs on the CPU, {there:.2f} µs virtual"
-    if "256" in name or "1024" in name:
+    if not is_small(name):
         return Figure(f"{name}: virtual / CPU", there / here, limit=RATIO if "1024" in name else None, note=note)
     limit = None if "linear" in name else ADDED_US  # several operators
     return Figure(f"{name}: added by the virtual device", there - here, "µs", limit, note=note)
