@@ -461,6 +461,31 @@ def test_events_of_two_devices_are_refused_by_the_virtual_name() -> None:
 
 
 @on("")
+def test_a_mac_waits_for_the_events_of_a_time() -> None:
+    _, accelerator = backed.install("mps", on="cuda")
+    start, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+    start.record()
+    accelerator.call("keep_busy", 50.0)
+    end.record()
+    assert not end.query()
+    assert start.elapsed_time(end) >= 50
+    assert end.query()
+
+
+@on("")
+def test_other_devices_refuse_the_time_of_work_that_runs() -> None:
+    _, accelerator = backed.install("xpu", on="cuda")
+    start, end = torch.xpu.Event(enable_timing=True), torch.xpu.Event(enable_timing=True)
+    start.record()
+    accelerator.call("keep_busy", 50.0)
+    end.record()
+    with pytest.raises(RuntimeError, match="XPU error: device not ready"):
+        start.elapsed_time(end)
+    end.synchronize()
+    assert start.elapsed_time(end) >= 50
+
+
+@on("")
 def test_a_mac_has_one_stream_and_programs_have_many() -> None:
     backed.install("cuda", on="mps")
     x, graph, side = torch.ones(2, device="cuda"), torch.cuda.CUDAGraph(), torch.cuda.Stream()

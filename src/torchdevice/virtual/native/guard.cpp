@@ -199,8 +199,13 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     auto *from = static_cast<EventData*>(a), *to = static_cast<EventData*>(b);
     const auto name = c10::DeviceTypeName(config.type);
     TORCH_CHECK(from->device == to->device, name, " error: invalid resource handle");
+    if (config.is_mps()) {  // torch waits for both events
+      synchronizeEvent(a);
+      synchronizeEvent(b);
+    } else if (backing.type() != DeviceType::MPS) {
+      TORCH_CHECK(queryEvent(a) && queryEvent(b), name, " error: device not ready");
+    }
     if (!backing.is_host()) return backing.guard().elapsedTime(behind(a), behind(b), backing.device(checked(device)).index());
-    TORCH_CHECK(std::max(from->recorded_at, to->recorded_at) <= milliseconds(), name, " error: device not ready");
     return to->recorded_at - from->recorded_at;
   }
 #if __has_include(<c10/core/DeviceCapability.h>)
