@@ -303,6 +303,7 @@ def _fallen_back(device: str) -> list[torch.Tensor]:
         torch.take(x, index),
         torch.take(x.t(), index),
         torch.take(x[:1].expand(8, 8), index),
+        torch.take(x[::2, :1].expand(4, 8), index[:2]),
         torch.mode((x * 3).round()).values,
         torch.linalg.eigvalsh(x @ x.t()),
         written.put_(index, torch.ones(3).to(device)),
@@ -312,6 +313,16 @@ def _fallen_back(device: str) -> list[torch.Tensor]:
         pooled,
         volume.grad,  # type: ignore[list-item]
     ]
+
+
+@on("")
+def test_the_value_of_an_expanded_argument_is_copied_once() -> None:
+    backed.install("mps", support="real")
+    with torchdevice.redirect(policy="portable"):
+        x, index = torch.ones(1).to("mps").expand(1000), torch.tensor([5]).to("mps")
+        assert torch.take(x, index).tolist() == [1.0]
+        (row,) = torchdevice.report().fallbacks
+    assert row.bytes == 4 + 8 + 4  # the value, the index and the result
 
 
 @on("")

@@ -19,8 +19,10 @@
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/DimVector.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -411,6 +413,15 @@ class Crossing {
       look.set_(found->second.storage(), t.storage_offset(), t.sizes(), t.strides());
       return look;
     }
+    // An expanded dimension has one value, which is copied once.
+    c10::DimVector sizes(t.sizes());
+    for (int64_t i = 0; i < t.dim(); i++)
+      if (t.stride(i) == 0) sizes[i] = std::min<int64_t>(sizes[i], 1);
+    if (sizes == t.sizes()) return copy_once(t);
+    return copy_once(t.as_strided(sizes, t.strides())).as_strided(t.sizes(), t.strides());
+  }
+
+  Tensor copy_once(const Tensor& t) {
     moved += bytes_of(t);
     if (can_stage() && (!staged_on_ || *staged_on_ == t.device()) && t.is_non_overlapping_and_dense()) {
       // An operator may resize what it writes to, within the size of the storage.
@@ -423,18 +434,10 @@ class Crossing {
     }
     const Tensor copied = at::_to_copy(t, t.scalar_type(), t.layout(), at::kCPU, std::nullopt, false, std::nullopt);
     if (t.numel() < 2 || copied.strides() == t.strides()) return copied;
-    // Expanded dimensions and gaps are kept. Overlapping elements have one value and are written once.
-    int64_t span = 1;
+    int64_t span = 1;  // gaps are kept
     for (int64_t i = 0; i < t.dim(); i++) span += (t.size(i) - 1) * t.stride(i);
     const Tensor restrided = at::empty({span}, copied.options()).as_strided(t.sizes(), t.strides());
-    Tensor to = restrided, from = copied;
-    for (int64_t i = 0; i < t.dim(); i++)
-      if (t.stride(i) == 0) {
-        to = to.narrow(i, 0, 1);
-        from = from.narrow(i, 0, 1);
-      }
-    to.copy_(from);
-    return restrided;
+    return restrided.copy_(copied);
   }
 
   void write_back(const IValue& original, const IValue& changed) {
