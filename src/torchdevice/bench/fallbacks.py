@@ -1,10 +1,9 @@
-"""The overhead of a fallback on a virtual mps, without its copies and its computation, and relative to torch's own.
+"""Operators that a virtual mps lacks: the time of their fallbacks, relative to torch's own fallback.
 
-Measured are the time that the fallback kernel adds to the copies and the computation on the CPU; the time of the same
-operators and of a small training step under `PYTORCH_ENABLE_MPS_FALLBACK=1` (torch's own C++ fallback, with its copies)
-and under TorchDevice; the time of the same code on CPU tensors, and on a virtual mps that has all kernels, so that
-nothing falls back; and the time with `mlx,cpu` relative to `cpu`. The child processes take turns. The best of all
-rounds counts.
+One process measures torch's own fallback (`PYTORCH_ENABLE_MPS_FALLBACK=1`), then TorchDevice's to `cpu` and to
+`mlx,cpu`, in turns and with the same tensors: the same code differs by up to 5 % between two processes. The best turn
+counts, and the median of all processes. The last row is the least time that a fallback can have: operators on the CPU
+with as few copies as possible, and the training step on a virtual mps that has all kernels.
 """
 
 from __future__ import annotations
@@ -12,11 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torchdevice.bench.runner import Figure, emit, use_two_cpus
@@ -25,21 +25,19 @@ if TYPE_CHECKING:
     import torch
 
 ADDED_US, SLOWER_WITH_MLX = 40, 1.10
-OF_TORCH, OF_TORCH_WITH_COPIES = 0.85, 0.75
+OF_TORCH, OF_TORCH_WITH_COPIES, STEP_WITH_COPIES = 0.85, 0.75, 0.80
+ROUNDS, TURNS, SECONDS = 4, 8, 0.05
+TAKE, STEP = "take, 100 of 4096", "training step with two gaps"
 NATIVE = "(native)"
-GAPLESS = "gapless"
-WAYS = {
-    "torch": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"},
-    "cpu": {},
-    "mlx,cpu": {"TORCHDEVICE_FALLBACK": "mlx,cpu"},
-    GAPLESS: {},
-}
-TAKE, BY_HAND = "take, 100 of 4096", "take by hand"
+TORCH, CPU, MLX, LEAST = "torch", "cpu", "mlx,cpu", "least"
+GAPS, NO_GAPS = "gaps", "no gaps"
 COPIES = "copies in a training step"
-COMPUTED = "(on CPU tensors)"
+
+Times = dict[str, float]
+Call = Callable[..., Any]
 
 
-def best(call: Callable[[], Any], seconds: float = 0.25) -> float:
+def best(call: Call, seconds: float = 0.25) -> float:
     """Microseconds per call: the best of many short runs, because other work on the machine only adds time."""
     import torch
 
@@ -57,52 +55,69 @@ def best(call: Callable[[], Any], seconds: float = 0.25) -> float:
     return found * 1e6
 
 
-def cases(torch: Any, device: str) -> dict[str, Callable[[], Any]]:
+def operators() -> dict[str, tuple[Call, tuple[torch.Tensor, ...]]]:
+    """Functions with their arguments, on the CPU."""
+    import torch
+    from torch.nn import functional
+
     torch.manual_seed(0)
-    x, index = torch.randn(64, 64).to(device), torch.arange(100).to(device)
-    symmetric = x @ x.T
-    logits = torch.randn(50, 8, 20).log_softmax(2).to(device)
-    targets, lengths, sizes = torch.randint(1, 20, (8, 10)).to(device), torch.full((8,), 50), torch.full((8,), 10)
-    volume = torch.randn(1, 8, 9, 9, 9).to(device)
-    pool = torch.nn.functional.adaptive_max_pool3d
-    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 27)).to(device)
-
-    def step() -> None:
-        out = net(x).reshape(1, 64, 3, 3, 3)
-        (pool(out, (2, 2, 2)).sum() + torch.logspace(0, 1, 8, device=device).sum()).backward()
-
+    x, index = torch.randn(64, 64), torch.arange(100)
+    logits, targets = torch.randn(50, 8, 20).log_softmax(2), torch.randint(1, 20, (8, 10))
+    lengths, sizes = torch.full((8,), 50), torch.full((8,), 10)
     return {
-        TAKE: lambda: torch.take(x, index),
-        "mode, 64×64": lambda: torch.mode(x),
-        "eigh, 64×64": lambda: torch.linalg.eigh(symmetric),
-        "ctc_loss, 50×8×20": lambda: torch.nn.functional.ctc_loss(logits, targets, lengths, sizes),
-        "adaptive_max_pool3d": lambda: pool(volume, (4, 4, 4)),
-        "training step with two gaps": step,
-        "add (native)": lambda: torch.add(x, x),
-        "mm (native)": lambda: torch.mm(x, x),
-        "linear, guarded (native)": lambda: torch.nn.functional.linear(x, x),
+        TAKE: (torch.take, (x, index)),
+        "mode, 64×64": (torch.mode, (x,)),
+        "eigh, 64×64": (torch.linalg.eigh, (x @ x.T,)),
+        "ctc_loss, 50×8×20": (
+            lambda given, wanted: functional.ctc_loss(given, wanted, lengths, sizes),
+            (logits, targets),
+        ),
+        "adaptive_max_pool3d": (
+            lambda volume: functional.adaptive_max_pool3d(volume, 4),
+            (torch.randn(1, 8, 9, 9, 9),),
+        ),
+        f"add {NATIVE}": (torch.add, (x, x)),
+        f"mm {NATIVE}": (torch.mm, (x, x)),
+        f"linear, guarded {NATIVE}": (functional.linear, (x, x)),
     }
 
 
-def taken_by_hand(x: torch.Tensor, index: torch.Tensor, on: str) -> Callable[[], torch.Tensor]:
-    """`take` on the CPU with as few copies as possible: none if the memory is the host's, else into pinned memory."""
+def training_step(device: str) -> Callable[[], None]:
+    """Forward and backward. It lacks two operators: a pooling with its gradient, and `logspace`."""
+    import torch
+
+    x = torch.randn(64, 64).to(device)
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 27)).to(device)
+
+    def step() -> None:
+        out = torch.nn.functional.adaptive_max_pool3d(net(x).reshape(1, 64, 3, 3, 3), 2)
+        (out.sum() + torch.logspace(0, 1, 8, device=device).sum()).backward()
+
+    return step
+
+
+def by_hand(call: Call, arguments: tuple[torch.Tensor, ...], on: str) -> Callable[[], Any]:
+    """The call on the CPU with as few copies as possible: none if the memory is the host's, else from pinned memory."""
     import torch
 
     if on == "cpu":
-        arguments = x.cpu(), index.cpu()
-        return lambda: torch.take(*arguments)
-    here = [torch.empty(each.shape, dtype=each.dtype, pin_memory=True) for each in (x, index)]
+        return partial(call, *arguments)
+    there = [each.to("mps") for each in arguments]
+    here = [torch.empty_like(each, pin_memory=True) for each in arguments]
 
-    def take() -> torch.Tensor:
-        for to, each in zip(here, (x, index), strict=True):
+    def copied() -> Any:
+        for to, each in zip(here, there, strict=True):
             to.copy_(each, non_blocking=True)
         torch.accelerator.current_stream().synchronize()
-        return torch.take(*here).to(x.device, non_blocking=True)
+        result = call(*here)
+        results = [result] if isinstance(result, torch.Tensor) else result
+        return [each.to("mps", non_blocking=True) for each in results]
 
-    return take
+    return copied
 
 
-def measure(who: str, on: str) -> dict[str, float]:
+def measure(gapless: bool, on: str) -> dict[str, Times]:
+    """Microseconds by way and call."""
     import torch
 
     import torchdevice
@@ -110,58 +125,86 @@ def measure(who: str, on: str) -> dict[str, float]:
 
     use_two_cpus()
     torch.set_num_threads(1)
-    torchdevice.virtual.install("mps", support="all" if who == GAPLESS else "real", on=on)
-    if who not in ("torch", GAPLESS):
-        torchdevice.activate(policy="portable")
-    calls = cases(torch, "mps")
-    figures = {name: best(call) for name, call in calls.items()}
-    if who == GAPLESS:
-        return figures
-    if who == "torch":
-        alone = cases(torch, "cpu")
-        figures.update({f"{name} {COMPUTED}": best(call) for name, call in alone.items() if NATIVE not in name})
-    torchdevice.virtual.reset_counts()
-    calls["training step with two gaps"]()
-    figures[COPIES] = torchdevice.virtual.counts().get("aten::copy_", 0)
-    x, index = torch.randn(64, 64).to("mps"), torch.arange(100).to("mps")
-    figures[BY_HAND] = best(taken_by_hand(x, index, on))
-    return figures
+    torchdevice.virtual.install("mps", support="all" if gapless else "real", on=on)
+    step = training_step("mps")
+    if gapless:
+        return {LEAST: {STEP: min(best(step, SECONDS) for _ in range(TURNS))}}
+    calls, alone = {STEP: step}, {}
+    for name, (call, arguments) in operators().items():
+        calls[name] = partial(call, *(each.to("mps") for each in arguments))
+        if NATIVE not in name:
+            alone[name] = by_hand(call, arguments, on)
+    order = [TORCH, CPU, MLX, LEAST]
+    ways: dict[str, Times] = {way: {} for way in order}
+    for turn in range(TURNS):
+        for way in order[turn % len(order) :] + order[: turn % len(order)]:
+            times = ways[way]
+            if way in (CPU, MLX):
+                os.environ["TORCHDEVICE_FALLBACK"] = way
+                torchdevice.activate(policy="portable")
+            for name, timed in (alone if way == LEAST else calls).items():
+                times[name] = min(best(timed, SECONDS), times.get(name, float("inf")))
+            torchdevice.virtual.reset_counts()
+            step()
+            times[COPIES] = torchdevice.virtual.counts().get("aten::copy_", 0)
+            torchdevice.deactivate()
+    return ways
 
 
-def in_child(who: str, on: str) -> dict[str, float]:
-    env = {**os.environ, "PYTORCH_ENABLE_MPS_FALLBACK": "0", "TORCHDEVICE_FALLBACK": "cpu", **WAYS[who]}
+def in_child(who: str, on: str) -> dict[str, Times]:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "torchdevice.bench.fallbacks", "--who", who, "--on", on],
-        env=env,
+        env={**os.environ, "PYTORCH_ENABLE_MPS_FALLBACK": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+    found: dict[str, Times] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def figures(best_of: dict[str, dict[str, float]], on: str = "cpu") -> list[Figure]:
+def one_round(on: str) -> dict[str, Times]:
+    """By way and call, from two processes."""
+    ways = in_child(GAPS, on)
+    ways[LEAST].update(in_child(NO_GAPS, on)[LEAST])
+    return ways
+
+
+def figures(rounds: list[dict[str, Times]], on: str = "cpu") -> list[Figure]:
     """The added time, the ratio to torch's own fallback, and the ratio of `mlx,cpu` to `cpu`."""
-    theirs, ours, with_mlx, gapless = best_of.values()
-    calls = [name for name in ours if name not in (BY_HAND, COPIES)]
+    calls = [name for name in rounds[0][TORCH] if name != COPIES]
     fallen = [name for name in calls if NATIVE not in name]
-    rows = [Figure("a fallback, beyond its copies and its computation", ours[TAKE] - ours[BY_HAND], "µs", ADDED_US)]
+    limits = dict.fromkeys(fallen, 1.0) if on == "cpu" else {STEP: STEP_WITH_COPIES}
+
+    def row(what: str, values: list[float], **more: Any) -> Figure:
+        quartiles = statistics.quantiles(values, n=4) if len(values) > 1 else None
+        spread = (quartiles[0], quartiles[2]) if quartiles else None
+        what = what if on == "cpu" else f"{what}, on mps@{on}"
+        return Figure(what, statistics.median(values), spread=spread, **more)
+
+    def ratios(way: str, base: str, names: Collection[str] = fallen) -> list[float]:
+        return [sum(each[way][name] for name in names) / sum(each[base][name] for name in names) for each in rounds]
+
+    def typical(way: str, name: str) -> float:
+        return statistics.median(each[way][name] for each in rounds)
+
+    added = [each[CPU][TAKE] - each[LEAST][TAKE] for each in rounds]
+    rows = [row("a fallback, beyond its copies and its computation", added, unit="µs", limit=ADDED_US)]
     for name in calls:
-        note = f"{ours[name]:.1f} µs, torch's own fallback {theirs[name]:.1f} µs"
-        rows.append(Figure(f"{name}: ours / torch's fallback", ours[name] / theirs[name], note=note))
-
-    def together(times: dict[str, float], kind: str = "") -> float:
-        return sum(times[f"{name}{kind}"] for name in fallen) / sum(theirs[name] for name in fallen)
-
-    copies = f"copies in the training step: ours {ours[COPIES]:.0f}, torch's {theirs[COPIES]:.0f}"
-    limit = OF_TORCH if on == "cpu" else OF_TORCH_WITH_COPIES
-    rows.append(Figure("all of them: ours / torch's fallback", together(ours), limit=limit, note=copies))
-    rows.append(Figure("all of them: with all kernels / torch's fallback", together(gapless)))
-    rows.append(Figure("all of them: on CPU tensors / torch's fallback", together(theirs, f" {COMPUTED}")))
+        note = f"{typical(CPU, name):.1f} µs, torch's own fallback {typical(TORCH, name):.1f} µs"
+        ours = ratios(CPU, TORCH, [name])
+        rows.append(row(f"{name}: ours / torch's fallback", ours, limit=limits.get(name), note=note))
+    copies = f"copies in the training step: ours {typical(CPU, COPIES):.0f}, torch's {typical(TORCH, COPIES):.0f}"
+    together = OF_TORCH if on == "cpu" else OF_TORCH_WITH_COPIES
+    rows.append(row("all of them: ours / torch's fallback", ratios(CPU, TORCH), limit=together, note=copies))
+    least = "operators by hand, the training step with all kernels"
+    rows.append(row("all of them: the least time / torch's fallback", ratios(LEAST, TORCH), note=least))
+    rows.append(
+        row(f"{STEP}: the least time / torch's fallback", ratios(LEAST, TORCH, [STEP]), note="with all kernels")
+    )
     for name in fallen:
-        rows.append(Figure(f"{name}: mlx,cpu / cpu", with_mlx[name] / ours[name], limit=SLOWER_WITH_MLX))
-    return rows if on == "cpu" else [replace(row, what=f"{row.what}, on mps@{on}") for row in rows]
+        rows.append(row(f"{name}: mlx,cpu / cpu", ratios(MLX, CPU, [name]), limit=SLOWER_WITH_MLX))
+    return rows
 
 
 def main() -> None:
@@ -169,17 +212,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--on", default="cpu", help="the device that backs the virtual mps")
-    parser.add_argument("--who", help=argparse.SUPPRESS)
+    parser.add_argument("--who", choices=(GAPS, NO_GAPS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.who:
-        print(json.dumps(measure(options.who, options.on)))
+        print(json.dumps(measure(options.who == NO_GAPS, options.on)))
         return
-    best_of: dict[str, dict[str, float]] = {who: {} for who in WAYS}
-    for _ in range(1 if options.quick else 4):
-        for who, found in best_of.items():
-            for name, figure in in_child(who, options.on).items():
-                found[name] = min(figure, found.get(name, figure))
-    emit(figures(best_of, options.on))
+    emit(figures([one_round(options.on) for _ in range(1 if options.quick else ROUNDS)], options.on))
 
 
 if __name__ == "__main__":
