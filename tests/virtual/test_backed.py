@@ -304,6 +304,8 @@ def _fallen_back(device: str) -> list[torch.Tensor]:
         torch.take(x.t(), index),
         torch.take(x[:1].expand(8, 8), index),
         torch.take(x[::2, :1].expand(4, 8), index[:2]),
+        torch.take(x[:, 2:5], index[:2]),
+        torch.heaviside(x[:4], x[4:]),
         torch.mode((x * 3).round()).values,
         torch.linalg.eigvalsh(x @ x.t()),
         written.put_(index, torch.ones(3).to(device)),
@@ -313,6 +315,39 @@ def _fallen_back(device: str) -> list[torch.Tensor]:
         pooled,
         volume.grad,  # type: ignore[list-item]
     ]
+
+
+def _two_shared_storages(device: str) -> torch.Tensor:
+    """`multi_margin_loss_backward`: two arguments are in one storage, and two of different dtypes in another."""
+    floats, integers = torch.arange(8.0).to(device), torch.zeros(4, dtype=torch.int64).to(device)
+    target, weight = integers[:2], integers.view(torch.float32)[4:7]
+    target.copy_(torch.tensor([2, 0]))
+    weight.fill_(0.5)
+    return torch.ops.aten.multi_margin_loss_backward(floats[:2], floats[2:].view(2, 3), target, 1, 1.0, weight, 0)
+
+
+@on("")
+def test_arguments_that_share_storages_are_copied_with_them() -> None:
+    backed.install("mps", support="real")
+    with torchdevice.redirect(policy="portable"):
+        torch.testing.assert_close(_two_shared_storages("mps").cpu(), _two_shared_storages("cpu"))
+        (row,) = torchdevice.report().fallbacks
+    assert (row.operator, row.bytes) == ("aten::multi_margin_loss_backward", 32 + 32 + 24)
+
+
+@on("")
+def test_no_copy_of_an_argument_blocks() -> None:
+    _, accelerator = backed.install("mps", support="real")
+    x, index = torch.randn(8, 8).to("mps"), torch.tensor([3, 17]).to("mps")
+    accelerator.call("sync_debug_mode", 2)
+    with pytest.raises(RuntimeError, match="synchronizing"):
+        x.cpu()
+    with torchdevice.redirect(policy="portable"):
+        for dense in (x, x.t()):
+            torch.take(dense, index)
+        for gaps in (x[:1].expand(8, 8), x[::2, :1].expand(4, 8), x[:, 2:5]):
+            torch.take(gaps, index)
+        torch.heaviside(x[:4], x[4:])
 
 
 @on("")

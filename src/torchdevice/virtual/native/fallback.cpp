@@ -21,6 +21,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/DimVector.h>
 #include <c10/util/Exception.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <chrono>
@@ -255,14 +256,14 @@ class Staging {
     if (unused().memory.size() < kMost) unused().memory.push_back(std::move(memory_));
   }
 
-  // An uninitialised tensor like `t` on the host. Undefined: there is no space for it.
-  Tensor like(const Tensor& t) {
+  // An uninitialised tensor like `t` on the host, without gaps. Undefined: there is no space for it.
+  Tensor like(const Tensor& t, c10::IntArrayRef strides) {
     const size_t bytes = t.nbytes();
     if (bytes > kBytes - used_) return {};
     if (!memory_) memory_ = get();
     constexpr DispatchKeySet kKeys(DispatchKey::CPU);
     auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(memory_), kKeys, t.dtype());
-    impl->set_sizes_and_strides(t.sizes(), t.strides(), static_cast<int64_t>(used_ / t.element_size()));
+    impl->set_sizes_and_strides(t.sizes(), strides, static_cast<int64_t>(used_ / t.element_size()));
     used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     running_ = true;
     return Tensor(std::move(impl));
@@ -305,8 +306,7 @@ class Crossing {
       : row_(row), stack_(stack), base_(base), originals_(stack.begin() + static_cast<long>(base), stack.end()) {
     share();
     for (size_t i = 0; i < originals_.size(); i++) stack[base + i] = enter(originals_[i], row.is_out[i]);
-    if (staged_on_) c10::impl::VirtualGuardImpl(target).getStream(*staged_on_).synchronize();
-    staging_.has_arrived();
+    arrive();
     given_.assign(stack.begin() + static_cast<long>(base), stack.end());
   }
 
@@ -370,8 +370,7 @@ class Crossing {
       if (!several || (!row_.writes && size > 2 * looked_at)) continue;
       Tensor raw = at::empty({0}, strided[i].options().dtype(at::kByte));
       raw.set_(strided[i].storage(), 0, {size}, {1});
-      shared_.emplace(storage, raw.to(at::kCPU));
-      moved += size;
+      shared_.emplace(storage, copy_once(raw));
     }
   }
 
@@ -409,35 +408,49 @@ class Crossing {
 
   Tensor copy(const Tensor& t) {
     if (const auto found = shared_.find(t.storage().unsafeGetStorageImpl()); found != shared_.end()) {
+      const Tensor& bytes = found->second;
+      const auto offset = bytes.storage_offset() / static_cast<int64_t>(t.element_size()) + t.storage_offset();
       Tensor look = at::empty({0}, t.options().device(at::kCPU));
-      look.set_(found->second.storage(), t.storage_offset(), t.sizes(), t.strides());
+      look.set_(bytes.storage(), offset, t.sizes(), t.strides());
       return look;
     }
     // An expanded dimension has one value, which is copied once.
     c10::DimVector sizes(t.sizes());
     for (int64_t i = 0; i < t.dim(); i++)
-      if (t.stride(i) == 0) sizes[i] = std::min<int64_t>(sizes[i], 1);
+      if (t.stride(i) == 0) sizes[i] = std::min(sizes[i], int64_t{1});
     if (sizes == t.sizes()) return copy_once(t);
     return copy_once(t.as_strided(sizes, t.strides())).as_strided(t.sizes(), t.strides());
   }
 
+  // A copy with the same strides. It is complete after `arrive`.
   Tensor copy_once(const Tensor& t) {
     moved += bytes_of(t);
-    if (can_stage() && (!staged_on_ || *staged_on_ == t.device()) && t.is_non_overlapping_and_dense()) {
-      // An operator may resize what it writes to, within the size of the storage.
-      Tensor staged = row_.only_reads ? staging_.like(t) : Tensor();
-      if (!staged.defined())
-        staged = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU).pinned_memory(true));
-      staged.copy_(t, /*non_blocking=*/true);
-      staged_on_ = t.device();
-      return staged;
-    }
-    const Tensor copied = at::_to_copy(t, t.scalar_type(), t.layout(), at::kCPU, std::nullopt, false, std::nullopt);
+    const Tensor copied = can_stage() && (!staged_on_ || *staged_on_ == t.device())
+        ? stage(t)
+        : at::_to_copy(t, t.scalar_type(), t.layout(), at::kCPU, std::nullopt, false, std::nullopt);
     if (t.numel() < 2 || copied.strides() == t.strides()) return copied;
     int64_t span = 1;  // gaps are kept
     for (int64_t i = 0; i < t.dim(); i++) span += (t.size(i) - 1) * t.stride(i);
-    const Tensor restrided = at::empty({span}, copied.options()).as_strided(t.sizes(), t.strides());
-    return restrided.copy_(copied);
+    spread_.emplace_back(at::empty({span}, t.options().device(at::kCPU)).as_strided(t.sizes(), t.strides()), copied);
+    return spread_.back().first;
+  }
+
+  // A copy in pinned memory, which is queued.
+  Tensor stage(const Tensor& t) {
+    staged_on_ = t.device();
+    const c10::DimVector strides =
+        t.is_non_overlapping_and_dense() ? c10::DimVector(t.strides()) : c10::contiguous_strides(t.sizes());
+    // An operator may resize what it writes to, within the size of the storage.
+    Tensor staged = row_.only_reads ? staging_.like(t, strides) : Tensor();
+    if (!staged.defined())
+      staged = at::empty_strided(t.sizes(), strides, t.options().device(at::kCPU).pinned_memory(true));
+    return staged.copy_(t, /*non_blocking=*/true);
+  }
+
+  void arrive() {
+    if (staged_on_) c10::impl::VirtualGuardImpl(target).getStream(*staged_on_).synchronize();
+    staging_.has_arrived();
+    for (const auto& [to, from] : spread_) to.copy_(from);
   }
 
   void write_back(const IValue& original, const IValue& changed) {
@@ -486,7 +499,8 @@ class Crossing {
   Staging staging_;  // destroyed after the tensors below, which use its memory
   std::vector<IValue> originals_, given_;
   std::vector<std::pair<Tensor, Tensor>> copies_;
-  std::unordered_map<const c10::StorageImpl*, Tensor> shared_;
+  std::vector<std::pair<Tensor, Tensor>> spread_;  // tensors with gaps, and their values without
+  std::unordered_map<const c10::StorageImpl*, Tensor> shared_;  // bytes
   std::optional<Device> device_;
   std::optional<Device> staged_on_;  // the host must wait for its copies
 };
