@@ -166,6 +166,16 @@ def test_memory_that_was_registered_is_pinned() -> None:
     assert not x.is_pinned()
 
 
+@on("mps", only_cpu="only a simulated stream sleeps")
+def test_mps_waits_for_the_events_of_a_time() -> None:
+    start, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+    start.record()
+    load().td_keep_busy(ctypes.c_double(SOME_MS))
+    end.record()
+    assert not end.query()
+    assert start.elapsed_time(end) >= SOME_MS
+
+
 @on("cuda:2", only_cpu="only a simulated stream sleeps")
 def test_times_are_those_of_one_device_and_of_work_that_is_done() -> None:
     events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]

@@ -118,7 +118,10 @@ def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type
 
 
 def event_base(device: Device, handle: str, note: Callable[[], None]) -> type:
-    """The base class for torch's `Event`, with native events or a clock. CUDA's rules for reading times apply."""
+    """The base class for torch's `Event`, with native events or a clock. CUDA's rules for reading times apply.
+
+    A virtual mps waits for both events, as a Mac does, where CUDA refuses the time of work that runs.
+    """
     return _own_event_base(device, handle, note) if device.own_events else _clock_event_base(device, handle, note)
 
 

@@ -199,7 +199,8 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     auto *from = static_cast<EventData*>(a), *to = static_cast<EventData*>(b);
     const auto name = c10::DeviceTypeName(config.type);
     TORCH_CHECK(from->device == to->device, name, " error: invalid resource handle");
-    if (config.is_mps()) {  // torch waits for both events
+    // torch waits for both events on mps, also if mps is the accelerator. On others, events that have not ended are an error.
+    if (config.is_mps()) {
       synchronizeEvent(a);
       synchronizeEvent(b);
     } else if (backing.type() != DeviceType::MPS) {
@@ -268,11 +269,14 @@ double milliseconds() {
 }
 
 double milliseconds_between(int64_t from, int64_t to) {
-  auto& live = live_events();
-  std::lock_guard<std::mutex> lock(live.mutex);
   auto *first = reinterpret_cast<EventData*>(from), *second = reinterpret_cast<EventData*>(to);
-  TORCH_CHECK(
-      live.all.count(first) && live.all.count(second), "Both events must be recorded before calculating elapsed time.");
+  {
+    auto& live = live_events();
+    std::lock_guard<std::mutex> lock(live.mutex);
+    TORCH_CHECK(
+        live.all.count(first) && live.all.count(second), "Both events must be recorded before calculating elapsed time.");
+  }
+  // The caller owns both. The lock is not held, because this may wait.
   return c10::impl::getDeviceGuardImpl(config.type)->elapsedTime(first, second, current);
 }
 
