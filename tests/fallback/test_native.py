@@ -111,6 +111,21 @@ def test_in_place_out_views_lists_and_shared_storages(way: str) -> None:
 
 
 @told_apart
+@pytest.mark.parametrize("way", WAYS)
+@on("mps:real")
+def test_the_value_of_an_expanded_argument_counts_once(way: str) -> None:
+    activate(way)
+    x, index = torch.ones(1, device="mps").expand(1000), torch.tensor([5], device="mps")
+    assert torch.take(x, index).tolist() == [1.0]
+    rows, dense = torch.arange(6.0, device="mps").view(3, 2)[:, :1].expand(3, 4), torch.arange(6.0).view(3, 2)[:, :1]
+    assert torch.mode(rows, 0).values.tolist() == torch.mode(dense.expand(3, 4), 0).values.tolist()
+    assert [row.bytes for row in sorted(torchdevice.report().fallbacks, key=lambda row: row.operator)] == [
+        3 * 4 + 4 * (4 + 8),  # mode: three values; four results with their indices
+        4 + 8 + 4,  # take: the value, the index, the result
+    ]
+
+
+@told_apart
 @pytest.mark.parametrize("way", ["in place", "copies"])
 @on("mps:real")
 def test_lines_calls_seconds_and_bytes(way: str) -> None:

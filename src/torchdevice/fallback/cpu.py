@@ -30,6 +30,7 @@ _set_storage = torch.ops.aten.set_.source_Storage_storage_offset
 _as_strided = torch.ops.aten.as_strided.default
 _resize = torch.ops.aten.resize_.default
 _empty_strided = torch.ops.aten.empty_strided.default
+_expand = torch.ops.aten.expand.default
 _empty = torch.ops.aten.empty.memory_format
 
 
@@ -88,11 +89,12 @@ class Crossing:
         if shared is not None:
             empty = _empty([0], dtype=tensor.dtype, device=CPU)
             return _set_storage(empty, shared, tensor.storage_offset(), tensor.size(), tensor.stride())
-        self.moved += tensor.numel() * tensor.element_size()
-        entered = tensor_to(tensor, CPU)
-        if entered.stride() == tensor.stride() or tensor.numel() < 2:
-            return entered
-        return _restrided(entered, tensor)
+        once = _without_repetition(tensor)
+        self.moved += _bytes(once)
+        entered = tensor_to(once, CPU)
+        if entered.stride() != once.stride() and once.numel() > 1:
+            entered = _restrided(entered, once)
+        return entered if once is tensor else _expand(entered, tensor.size())
 
     def _sparse(self, tensor: torch.Tensor) -> torch.Tensor:
         if isinstance(tensor, CompressedTensor):
@@ -116,7 +118,7 @@ class Crossing:
             storage = group[0].untyped_storage()
             size = storage.nbytes()
             # Two rows of a large table are cheaper to copy separately, unless a write must be seen by both.
-            if not writes and size > 2 * sum(tensor.numel() * tensor.element_size() for tensor in group):
+            if not writes and size > 2 * sum(_bytes(_without_repetition(tensor)) for tensor in group):
                 continue
             raw = _set_storage(_empty([0], dtype=torch.uint8, device=group[0].device), storage, 0, [size], [1])
             self._shared[key] = _copy_to(raw, device=CPU).untyped_storage()
@@ -132,7 +134,7 @@ class Crossing:
                 self.moved += 0 if isinstance(there, CompressedTensor) else sparse_bytes(value)
                 return there
             dtype = dtype_on(self.device.type, value.dtype)
-            self.moved += value.numel() * value.element_size()
+            self.moved += _bytes(value)
             if dtype is value.dtype:
                 return tensor_to(value, self.device)
             return _copy_to(_copy_to(value, dtype=dtype), device=self.device)
@@ -161,7 +163,7 @@ class Crossing:
             return
         if original.size() != changed.size():
             _resize(original, changed.size())
-        self.moved += changed.numel() * changed.element_size()
+        self.moved += _bytes(changed)
         _copy_into(original, changed)
 
 
@@ -262,15 +264,23 @@ def _storage_of(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _without_repetition(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of an expanded tensor, each once."""
+    if 0 not in tensor.stride():
+        return tensor
+    return tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+
+
 def _restrided(entered: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """The copy with the strides of the original: expanded dimensions stay expanded, gaps stay gaps."""
+    """The copy with the strides of the original: gaps stay gaps."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     room = _empty_strided([span], [1], dtype=tensor.dtype, device=CPU)
     restrided = _as_strided(room, tensor.size(), tensor.stride())
-    # Overlapping elements have the same value, so writing them repeatedly would be correct.
-    # But copy_ refuses it, so the overlapping dimensions are written once.
-    once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
-    _copy_into(restrided[once], entered[once])
+    _copy_into(restrided, entered)
     return restrided
 
 
@@ -284,7 +294,7 @@ def _as_views(results: Any, base: torch.Tensor, moved_base: torch.Tensor) -> Any
 
 def sparse_bytes(tensor: torch.Tensor) -> int:
     """The size of a sparse tensor's parts in bytes."""
-    return sum(part.numel() * part.element_size() for part in _parts(tensor))
+    return sum(_bytes(part) for part in _parts(tensor))
 
 
 def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:

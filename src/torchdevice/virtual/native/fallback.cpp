@@ -21,6 +21,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/DimVector.h>
 #include <c10/util/Exception.h>
+#include <c10/util/accumulate.h>
 #include <c10/util/strides.h>
 
 #include <algorithm>
@@ -220,7 +221,17 @@ Row row_of(const c10::FunctionSchema& schema, int number) {
 c10::DeviceType target{};
 std::map<c10::ScalarType, c10::ScalarType> narrower;  // by dtypes that the device lacks
 
-int64_t bytes_of(const Tensor& t) { return static_cast<int64_t>(t.numel() * t.element_size()); }
+// Sizes in which an expanded dimension, which has one value, counts once.
+c10::DimVector sizes_once(const Tensor& t) {
+  c10::DimVector sizes(t.sizes());
+  for (int64_t i = 0; i < t.dim(); i++)
+    if (t.stride(i) == 0) sizes[i] = std::min(sizes[i], int64_t{1});
+  return sizes;
+}
+int64_t bytes_of(const Tensor& t) {
+  const int64_t values = t.is_nested() ? t.numel() : c10::multiply_integers(sizes_once(t));
+  return values * static_cast<int64_t>(t.element_size());
+}
 bool is_there(const Tensor& t) { return t.defined() && t.device().type() == target; }
 
 template <class F>
@@ -414,10 +425,7 @@ class Crossing {
       look.set_(bytes.storage(), offset, t.sizes(), t.strides());
       return look;
     }
-    // An expanded dimension has one value, which is copied once.
-    c10::DimVector sizes(t.sizes());
-    for (int64_t i = 0; i < t.dim(); i++)
-      if (t.stride(i) == 0) sizes[i] = std::min(sizes[i], int64_t{1});
+    const c10::DimVector sizes = sizes_once(t);
     if (sizes == t.sizes()) return copy_once(t);
     return copy_once(t.as_strided(sizes, t.strides())).as_strided(t.sizes(), t.strides());
   }
