@@ -504,25 +504,27 @@ def test_events_of_two_devices_are_refused_by_the_virtual_name() -> None:
         events[0].elapsed_time(events[1])
 
 
-@on("")
-def test_a_mac_waits_for_the_events_of_a_time() -> None:
-    _, accelerator = backed.install("mps", on="cuda")
-    start, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+def _events_around_work(device: str) -> tuple[Any, Any]:
+    """Two events. The accelerator works for 50 ms between them and has not ended."""
+    _, accelerator = backed.install(device, on="cuda")
+    start, end = (getattr(torch, device).Event(enable_timing=True) for _ in range(2))
     start.record()
     accelerator.call("keep_busy", 50.0)
     end.record()
     assert not end.query()
+    return start, end
+
+
+@on("")
+def test_a_mac_waits_for_the_events_of_a_time() -> None:
+    start, end = _events_around_work("mps")
     assert start.elapsed_time(end) >= 50
     assert end.query()
 
 
 @on("")
 def test_other_devices_refuse_the_time_of_work_that_runs() -> None:
-    _, accelerator = backed.install("xpu", on="cuda")
-    start, end = torch.xpu.Event(enable_timing=True), torch.xpu.Event(enable_timing=True)
-    start.record()
-    accelerator.call("keep_busy", 50.0)
-    end.record()
+    start, end = _events_around_work("xpu")
     with pytest.raises(RuntimeError, match="XPU error: device not ready"):
         start.elapsed_time(end)
     end.synchronize()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import statistics
 import subprocess
 import sys
 import time
@@ -164,11 +163,10 @@ def compare(name: str, place: str, ours: list[float], plain: list[float]) -> Fig
         what, unit = f"{name}: added by {place}", "µs"
     several = "linear" in name  # operators
     limit = None if place == AGAIN or several else LIMITS.get(name, ADDED_US)
-    low, median, high = statistics.quantiles(turns, n=4)
     note = f"{least / 2**20:,.0f} MiB" if name == "peak memory" else f"{least * 1e6:,.1f} µs on the real device"
     if name in STEPS:
         note += f"; the fastest turns: {min(ours) / least:.3f}×"
-    return Figure(what, median, unit, limit, (low, high), note)
+    return Figure.of(what, turns, unit=unit, limit=limit, note=note)
 
 
 def turns_of(name: str, quick: bool) -> int:

@@ -1,7 +1,7 @@
 """Operators that a virtual mps lacks: the time of their fallbacks, relative to torch's own fallback.
 
 One process measures torch's own fallback (`PYTORCH_ENABLE_MPS_FALLBACK=1`) and TorchDevice's to `cpu` and to
-`mlx,cpu`, in turns and with the same tensors, because the same code differs by up to 5 % between two processes. The
+`mlx,cpu`, in turns and with the same tensors, because the same code differs by some percent between two processes. The
 best turn counts, and the median of all processes. torch's own is measured twice: the difference is that of the machine.
 The rows "by hand" have no fallback: operators are computed on the CPU, between copies that are written in Python, and
 the training step runs in another process, on a virtual mps that has all kernels.
@@ -98,7 +98,7 @@ def training_step(device: str) -> Callable[[], None]:
 
 
 def by_hand(call: Call, arguments: tuple[torch.Tensor, ...], on: str) -> Callable[[], Any]:
-    """The call on the CPU with as few copies as possible: none if the memory is the host's, else from pinned memory."""
+    """The call on the CPU with few copies: none if the memory is the host's, else through pinned memory."""
     import torch
 
     if on == "cpu":
@@ -180,10 +180,7 @@ def figures(rounds: list[dict[str, Times]], on: str = "cpu") -> list[Figure]:
     limits = dict.fromkeys(fallen, 1.0) if on == "cpu" else {STEP: STEP_WITH_COPIES}
 
     def row(what: str, values: list[float], **more: Any) -> Figure:
-        quartiles = statistics.quantiles(values, n=4) if len(values) > 1 else None
-        spread = (quartiles[0], quartiles[2]) if quartiles else None
-        what = what if on == "cpu" else f"{what}, on mps@{on}"
-        return Figure(what, statistics.median(values), spread=spread, **more)
+        return Figure.of(what if on == "cpu" else f"{what}, on mps@{on}", values, **more)
 
     def ratios(way: str, base: str, names: Collection[str] = fallen) -> list[float]:
         return [sum(each[way][name] for name in names) / sum(each[base][name] for name in names) for each in rounds]
@@ -200,8 +197,8 @@ def figures(rounds: list[dict[str, Times]], on: str = "cpu") -> list[Figure]:
     copies = f"copies in the training step: ours {typical(CPU, COPIES):.0f}, torch's {typical(TORCH, COPIES):.0f}"
     together = OF_TORCH if on == "cpu" else OF_TORCH_WITH_COPIES
     rows.append(row("all of them: ours / torch's fallback", ratios(CPU, TORCH), limit=together, note=copies))
-    by_hand = "the training step with all kernels"
-    rows.append(row("all of them: by hand / torch's fallback", ratios(BY_HAND, TORCH), note=by_hand))
+    no_gaps = "the training step with all kernels"
+    rows.append(row("all of them: by hand / torch's fallback", ratios(BY_HAND, TORCH), note=no_gaps))
     rows.append(row(f"{STEP}: with all kernels / torch's fallback", ratios(BY_HAND, TORCH, [STEP])))
     rows.append(row("all of them: torch's fallback, a second time", ratios(AGAIN, TORCH)))
     for name in fallen:

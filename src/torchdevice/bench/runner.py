@@ -48,6 +48,12 @@ class Figure:
     note: str = ""
 
     @classmethod
+    def of(cls, what: str, values: Sequence[float], **more: Any) -> Figure:
+        """The median of several measurements with their quartiles. One measurement has none."""
+        low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+        return cls(what, middle, spread=(low, high) if len(values) > 1 else None, **more)
+
+    @classmethod
     def from_json(cls, row: dict[str, Any]) -> Figure:
         """The reverse of `dataclasses.asdict`. JSON has turned the pair of quartiles into a list."""
         return cls(**{**row, "spread": tuple(row["spread"]) if row["spread"] else None})

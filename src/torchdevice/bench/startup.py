@@ -65,8 +65,7 @@ def main() -> None:
 
     samples = [json.loads(last_line_of(PROBE)) for _ in range(rounds + 1)][1:]
     for (what, unit, limit), values in zip(ROWS, zip(*samples, strict=True), strict=True):
-        low, middle, high = statistics.quantiles(values, n=4)
-        emit([Figure(what, middle, unit, limit, (low, high), f"{rounds} processes")])
+        emit([Figure.of(what, values, unit=unit, limit=limit, note=f"{rounds} processes")])
     if (counting := statistics.median(float(last_line_of(COUNTING)) for _ in range(3))) > 0.1:  # 0 without a GPU
         emit([Figure("the same of plain `torch.cuda.device_count()`", counting, "MB", note="3 processes")])
 
