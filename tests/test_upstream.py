@@ -14,6 +14,7 @@ from tools.upstream import archive, page, run, table
 from tools.upstream.table import Run
 
 AT_LEAST = 100  # tests of the selection
+SECONDS = 600  # per test: against endless ones, not a measure of speed
 # They take longer than all the others, need a machine of their own, or depend on how much memory it has. A product of
 # large matrices, or of half-precision ones, takes a minute on a processor without instructions for it.
 LEFT_OUT = (
@@ -45,7 +46,7 @@ def fetched_tests() -> Path:
 def test_what_passed_once_passes() -> None:
     names = selection()
     assert len(names) >= AT_LEAST
-    rows = run_worker(run.command(fetched_tests(), "test_cuda", "cuda"), names)
+    rows = run_worker([*run.command(fetched_tests(), "test_cuda", "cuda"), str(SECONDS)], names)
     run_here = [
         row for row in rows
         if row["status"] != "skipped" or not any(reason in row["why"] for reason in NOT_ON_THIS_MACHINE)

@@ -107,6 +107,9 @@ def main() -> None:
     folder, file, mode, *options = sys.argv[1:]
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    # Threads of OpenMP wait actively. Where other processes use the same cores, a small operator then takes ten times
+    # as long, and a test runs into the limit.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.simplefilter("default")  # as unittest has it: tests count them
     warnings.showwarning = lambda *_, **__: None
     tests = load(Path(folder), file, mode)
