@@ -113,6 +113,22 @@ def test_in_place_out_views_lists_and_shared_storages(way: str) -> None:
 @told_apart
 @pytest.mark.parametrize("way", WAYS)
 @on("mps:real")
+def test_writes_that_the_schema_does_not_declare(way: str) -> None:
+    """`batch_norm_update_stats` changes the running statistics and returns new tensors."""
+    activate(way)
+    update = torch.ops.aten.batch_norm_update_stats.default
+    x, mean, var = torch.randn(4, 3), torch.zeros(3), torch.ones(3)
+    given = [each.to("mps") for each in (x, mean, var)]
+    there, here = update(*given, 0.1), update(x, mean, var, 0.1)
+    for one, other in zip((*given[1:], *there), (mean, var, *here), strict=True):
+        assert one.device.type == "mps"
+        torch.testing.assert_close(one.to("cpu"), other)
+    assert {record.operator for record in fallback.totals()} == {"aten::batch_norm_update_stats"}
+
+
+@told_apart
+@pytest.mark.parametrize("way", WAYS)
+@on("mps:real")
 def test_the_value_of_an_expanded_argument_counts_once(way: str) -> None:
     activate(way)
     one, rows = torch.arange(1.0), torch.arange(6.0).view(3, 2)

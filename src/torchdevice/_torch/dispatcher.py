@@ -262,6 +262,42 @@ def below_cpu_autocast() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU))
 
 
+@contextlib.contextmanager
+def below_autograd_and_autocast() -> Iterator[None]:
+    """In this context, operators run as a dispatch mode runs them, except that no mode receives them.
+
+    They are not recorded for a backward pass, do not count writes to tensors, and ignore autocast.
+    Expiry: a public way to call the kernels of a backend.
+    """
+    with torch._C._AutoDispatchBelowADInplaceOrView(), torch._C._DisableAutocast():
+        yield
+
+
+def handles_operators(kind: type) -> bool:
+    """Whether a tensor class implements operators by others, on the tensors that it holds. Expiry: a public test."""
+    return getattr(kind, "__torch_dispatch__", None) not in (None, torch._C._disabled_torch_dispatch_impl)
+
+
+def works_in(result: Any) -> list[Any]:
+    """The handles in an operator's result on work that other threads do: `wait()` ends when it is done.
+
+    Expiry: a public class of the handles that operators return.
+    """
+    values = result if isinstance(result, (list, tuple)) else [result]
+    return [each for each in values if isinstance(each, torch.ScriptObject) and each._has_method("wait")]
+
+
+def is_written(schema: Any, argument: Any) -> bool:
+    """Whether an operator writes to an argument: `is_written` in schemas.h, which has what schemas leave out.
+
+    Expiry: public access to schemas that declare every write.
+    """
+    if argument.alias_info is not None:
+        return bool(argument.alias_info.is_write)
+    updates = not {"momentum", "exponential_average_factor"}.isdisjoint(each.name for each in schema.arguments)
+    return updates and argument.name in ("running_mean", "running_var")
+
+
 class Effects:
     """The effect of an operator on memory, read from its schema: new tensors, writes to arguments, or only views.
 

@@ -1,6 +1,6 @@
 """What an operator's schema says about its arguments: which are written, which are results, and what aliases what.
 
-The schema is read once per operator; nothing is guessed from names. `cpu` copies the tensors; `kernels` uses the plans.
+The schema is read once per operator. `cpu` copies the tensors; `kernels` uses the plans.
 """
 
 from __future__ import annotations
@@ -56,11 +56,9 @@ def read_plan(name: str) -> Plan | None:
     by_alias: dict[str, str] = {}
     viewed = None
     for argument in schema.arguments:
-        if argument.alias_info is None:
-            continue
-        if argument.alias_info.is_write:
+        if dispatcher.is_written(schema, argument):
             (outs if argument.is_out else written).add(argument.name)
-        for label in argument.alias_info.before_set:
+        for label in argument.alias_info.before_set if argument.alias_info is not None else ():
             by_alias[label] = argument.name
     returned: list[str | None] = []
     for result in schema.returns:

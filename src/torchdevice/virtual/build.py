@@ -48,7 +48,7 @@ SOURCES = (
     "native.cpp",
     "api.cpp",
 )
-HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "native.h", "relabel.h", "signatures.h")
+HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "native.h", "relabel.h", "schemas.h", "signatures.h")
 
 
 class Recipe(NamedTuple):
@@ -64,7 +64,7 @@ DEVICE = Recipe("the virtual device", SOURCES, HEADERS, "about a minute")
 FALLBACK = Recipe(
     "the fallback kernel",
     ("fallback.cpp", "refusals.cpp"),
-    ("calls.h", "fallback.h", "forks.h", "signatures.h"),
+    ("calls.h", "fallback.h", "forks.h", "schemas.h", "signatures.h"),
     "half a minute",
 )
 COUNTING = Recipe("the counter of CPU memory", ("counting.cpp",), ("calls.h", "forks.h"), "a few seconds")

@@ -24,6 +24,7 @@
 
 #include "calls.h"
 #include "forks.h"
+#include "schemas.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -365,7 +366,6 @@ void hand_out_default_generators(bool yes);
 
 // ---- kernel.cpp
 c10::IValue argument(const c10::OperatorHandle& op, const Stack& stack, const char* name);  // None: no such argument
-bool is_written(const c10::Argument& a);
 enum Flag : uint32_t {  // Python passes them by name: kFlags in api.cpp
   kNoDeviceCheck = 1,  // 0-dim tensors of the host are allowed (torch: `device_check: NoCheck`)
   kAnyDevice = 2,      // tensors of the host are allowed (copies)

@@ -169,7 +169,7 @@ class Direct<Result(Args...)> {
         record_(record),
         numbers_welcome_(record->flags & kWelcome),
         boxed_(boxed(record)) {
-    for (size_t i = 0; i < sizeof...(Args); i++) written_[i] = is_written(op.schema().arguments()[i]);
+    for (size_t i = 0; i < sizeof...(Args); i++) written_[i] = is_written(op.schema(), i);
   }
 
   Result run(DispatchKeySet keys, Args... args) const {

@@ -117,7 +117,7 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
     if (!type || arguments[i].name() == "index") continue;
     if (!v.isTensor()) {
       asked = type;
-    } else if (!is_written(arguments[i]) || i == 0) {
+    } else if (!is_written(op.schema(), i) || i == 0) {
       auto& into = v.toTensor().dim() ? promoted : of_numbers;
       into = into ? c10::promoteTypes(*into, *type) : *type;
     }
@@ -129,9 +129,6 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
   const c10::IValue weight = argument(op, *stack, "weight");
   const bool weight_is_wide = weight.isTensor() && weight.toTensor().defined() && weight.toTensor().scalar_type() == wide;
   const bool rest_is_wide = rule.statistics == Statistics::kMade || (with_statistics && weight_is_wide);
-  // The schema of native_batch_norm does not say that it writes the running statistics.
-  const c10::IValue training = argument(op, *stack, "training");
-  const bool updates = rule.statistics == Statistics::kMade && training.isBool() && training.toBool();
   std::vector<std::pair<Tensor, Tensor>> written;  // the original and its replacement
   for (size_t i = 0; i < arguments.size(); i++) {
     c10::IValue& v = (*stack)[base + i];
@@ -145,8 +142,7 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
     }
     const Tensor given = v.toTensor();
     v = given.to(wanted);
-    if (is_written(arguments[i]) || (updates && arguments[i].name().rfind("running_", 0) == 0))
-      written.emplace_back(given, v.toTensor());
+    if (is_written(op.schema(), i)) written.emplace_back(given, v.toTensor());
   }
   run();
   at::AutoDispatchBelowADInplaceOrView guard;  // autograd has counted the write, if the schema says that there is one

@@ -12,6 +12,7 @@
 #include "calls.h"
 #include "fallback.h"
 #include "forks.h"
+#include "schemas.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -195,7 +196,7 @@ Row row_of(const c10::FunctionSchema& schema, int number) {
   const auto& arguments = schema.arguments();
   for (size_t i = 0; i < arguments.size(); i++) {
     const auto* alias = arguments[i].alias_info();
-    const bool writes = alias != nullptr && alias->isWrite();
+    const bool writes = is_written(schema, i);
     row.is_out.push_back(writes && arguments[i].is_out());
     row.is_written.push_back(writes && !arguments[i].is_out());
     row.writes |= row.is_written.back();

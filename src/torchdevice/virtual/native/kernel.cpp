@@ -126,8 +126,9 @@ void warn_fallback(const c10::OperatorHandle& op) {
 }
 
 // ------------------------------------------------------------------------------------------------------- the kernel
-c10::IValue enter_value(Call& call, c10::IValue& v, const c10::Argument& a, uint32_t flags) {
-  if (is_written(a) || (flags & kWritesAll)) flags |= kWritten;
+c10::IValue enter_value(Call& call, c10::IValue& v, const c10::FunctionSchema& schema, size_t place, uint32_t flags) {
+  const c10::Argument& a = schema.arguments()[place];
+  if (is_written(schema, place) || (flags & kWritesAll)) flags |= kWritten;
   if (v.isTensor()) return call.enter(v.toTensor(), a.name().c_str(), flags);
   if (v.isTensorList()) {
     c10::List<Tensor> list;
@@ -300,7 +301,7 @@ void compute(
   if (noting) {
     before.assign(stack->end() - static_cast<long>(n), stack->end());
     for (size_t i = 0; i < n; i++)
-      if (is_written(arguments[i])) each_tensor(before[i], capture_touch);
+      if (is_written(schema, i)) each_tensor(before[i], capture_touch);
   }
 
   Call call;
@@ -308,7 +309,7 @@ void compute(
   for (const uint8_t i : plan) {
     c10::IValue& v = (*stack)[base + i];
     if (v.isTensor() || v.isList()) {
-      v = enter_value(call, v, arguments[i], record->flags);
+      v = enter_value(call, v, schema, i, record->flags);
     } else if (v.isDevice()) {
       const Device d = v.toDevice();
       if (d.type() == config.type) {
@@ -401,8 +402,6 @@ c10::IValue argument(const c10::OperatorHandle& op, const Stack& stack, const ch
   const auto at = op.schema().argumentIndexWithName(name);
   return at ? stack[stack.size() - op.schema().arguments().size() + *at] : c10::IValue();
 }
-
-bool is_written(const c10::Argument& a) { return a.alias_info() && a.alias_info()->isWrite(); }
 
 void set_sync_debug_mode(int mode) { sync_debug_mode = mode; }
 
