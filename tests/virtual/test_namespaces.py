@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import types
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -331,3 +332,62 @@ def test_what_cuda_computes_by_cudnns_name() -> None:
     torch.testing.assert_close(*gradients)
     back = torch.cudnn_convolution_transpose(ours, weight, (1, 1), (0, 0), (1, 1), (1, 1), 1, False, False, False)
     torch.testing.assert_close(back, torch.nn.functional.conv_transpose2d(ours, weight, padding=1))
+
+
+# Requests for a device that does not exist.
+NINTH: dict[str, Callable[[], object]] = {
+    "set_device": lambda: torch.cuda.set_device(9),
+    "device": lambda: torch.cuda.device(9).__enter__(),
+    "zeros": lambda: torch.zeros(1, device="cuda:9"),
+    "empty": lambda: torch.empty(1, device="cuda:9"),
+    "empty_like": lambda: torch.empty_like(torch.ones(2), device="cuda:9"),
+    "to": lambda: torch.ones(1).to("cuda:9"),
+    "cuda": lambda: torch.ones(1).cuda(9),
+    "module": lambda: torch.nn.Linear(1, 1).to("cuda:9"),
+    "current_stream": lambda: torch.cuda.current_stream(9),
+    "synchronize": lambda: torch.cuda.synchronize(9),
+    "Stream": lambda: torch.cuda.Stream(9),
+    "accelerator": lambda: torch.accelerator.set_device_index(9),
+}
+
+
+@on("cuda:2")
+def test_errors_of_cudas_functions_are_accelerator_errors() -> None:
+    for name, ask in NINTH.items():
+        with pytest.raises(torch.AcceleratorError, match="CUDA error: invalid device ordinal") as raised:
+            ask()
+        assert raised.value.error_code == 101, name  # cudaErrorInvalidDevice
+    assert torch.cuda.current_device() == 0
+    with pytest.raises(RuntimeError, match="invalid") as refused:
+        torch.Generator("cuda:9")
+    assert type(refused.value) is RuntimeError
+
+
+@on("cuda")
+def test_errors_of_captures_are_accelerator_errors() -> None:
+    x, graph = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
+    refusal = pytest.raises(torch.AcceleratorError, match="not permitted when stream is capturing")
+    with refusal as refused, torch.cuda.graph(graph):
+        x.sum().item()
+    assert refused.value.error_code == 900  # cudaErrorStreamCaptureUnsupported
+
+
+@on("cuda:2")
+def test_errors_of_events_are_accelerator_errors() -> None:
+    first, second = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with pytest.raises((RuntimeError, ValueError), match="must be recorded") as early:
+        first.elapsed_time(second)
+    assert not isinstance(early.value, torch.AcceleratorError)
+    first.record()
+    with torch.cuda.device(1):
+        second.record()
+    with pytest.raises(torch.AcceleratorError, match="CUDA error: invalid resource handle") as apart:
+        first.elapsed_time(second)
+    assert apart.value.error_code == 400  # cudaErrorInvalidResourceHandle
+
+
+@on("xpu")
+def test_errors_of_xpu_are_not_those_of_cuda() -> None:
+    with pytest.raises(RuntimeError, match="The device index is out of range") as raised:
+        torch.zeros(1, device="xpu:9")
+    assert type(raised.value) is RuntimeError

@@ -366,3 +366,52 @@ def test_a_mac_has_no_such_segments() -> None:
     assert torch.mps.current_allocated_memory() == torch.mps.driver_allocated_memory() == 4000
     del x
     assert torch.mps.driver_allocated_memory() == 0
+
+
+STREAMS = 32  # per device and priority, as in c10/cuda/CUDAStream.cpp
+
+
+@on("cuda:2", only_cpu="the accelerator has its own streams")
+def test_streams_are_handed_out_in_turn() -> None:
+    x = torch.ones(256, device="cuda")
+    made = []
+    for _ in range(3 * STREAMS):
+        made.append(torch.cuda.Stream())
+        with torch.cuda.stream(made[-1]):
+            x + 1
+    assert made[:STREAMS] == made[STREAMS : 2 * STREAMS] == made[2 * STREAMS :]
+    assert len(set(made)) == STREAMS
+    assert torch.cuda.default_stream() not in made
+    assert torch.cuda.memory_reserved() == (1 + STREAMS) * 2 * MB
+    assert torch.cuda.Stream(device=1) == torch.cuda.ExternalStream(made[0].cuda_stream, device=1)  # its own turn
+
+
+@on("cuda")
+def test_priorities_have_their_own_streams() -> None:
+    low, high = torch.cuda.Stream.priority_range()
+    made = {priority: {torch.cuda.Stream(priority=priority) for _ in range(2 * STREAMS)} for priority in (low, high)}
+    assert [len(streams) for streams in made.values()] == [STREAMS, STREAMS]
+    assert not made[low] & made[high]
+    for priority, streams in made.items():
+        assert {stream.priority for stream in streams} == {priority}
+
+
+@on("cuda", only_cpu="the accelerator knows its streams")
+def test_streams_of_other_libraries_are_not_those_of_torch() -> None:
+    address = 1 << 40
+    with torch.cuda.stream(torch.cuda.ExternalStream(address)):
+        assert torch.cuda.current_stream().cuda_stream == address
+    assert address not in {torch.cuda.Stream().cuda_stream for _ in range(STREAMS)}
+
+
+@on("cuda", only_cpu="the accelerator has its own allocator")
+def test_addresses_are_multiples_of_512_bytes() -> None:
+    sizes = (1, 3, 4, 511, 513, 4000, 100_000, 1 << 20, (1 << 20) + 1, 5 << 20, 30 << 20)
+    held = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes]
+    held += [torch.ones(size // 4 + 1).cuda() for size in sizes]
+    held += [x + 1 for x in held]  # made by a kernel of the CPU
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        held += [torch.empty(1, device="cuda"), torch.ones(3, device="cuda").sum()]
+    assert {x.data_ptr() % 512 for x in held} == {0}
+    assert {each["address"] % 512 for each in segments()} == {0}

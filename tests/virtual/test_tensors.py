@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -351,3 +352,36 @@ def test_a_copy_at_the_first_write_stays_on_its_device() -> None:
     assert y.device.index == 1
     assert torch.cuda.memory_allocated(0) == before
     assert torch.cuda.memory_allocated(1) >= 8000
+
+
+# Calls for the CPU that draw random numbers; `g` is the generator.
+DRAWING: dict[str, Callable[[torch.Generator], object]] = {
+    "rand": lambda g: torch.rand(2, generator=g),
+    "randn": lambda g: torch.randn(2, generator=g),
+    "randint": lambda g: torch.randint(9, (2,), generator=g),
+    "randperm": lambda g: torch.randperm(3, generator=g),
+    "randperm out": lambda g: torch.randperm(3, generator=g, out=torch.empty(3, dtype=torch.long)),
+    "normal": lambda g: torch.normal(0.0, 1.0, (2,), generator=g),
+    "normal of tensors": lambda g: torch.normal(torch.zeros(2), torch.ones(2), generator=g),
+    "bernoulli": lambda g: torch.bernoulli(torch.full((2,), 0.5), generator=g),
+    "multinomial": lambda g: torch.multinomial(torch.ones(3), 2, generator=g),
+    "poisson": lambda g: torch.poisson(torch.ones(2), generator=g),
+    "init": lambda g: nn.init.trunc_normal_(torch.empty(2), generator=g),
+    "sampler": lambda g: list(torch.utils.data.RandomSampler(range(3), generator=g)),
+    **{
+        name: lambda g, name=name: getattr(torch.ones(2), name)(generator=g)  # type: ignore[misc]
+        for name in ("bernoulli_", "cauchy_", "exponential_", "log_normal_", "normal_", "random_", "uniform_")
+    },
+    "geometric_": lambda g: torch.ones(2).geometric_(0.5, generator=g),
+}
+
+
+@on("cuda")
+def test_the_cpu_refuses_generators_of_the_device() -> None:
+    for name, draw in DRAWING.items():
+        draw(torch.Generator())
+        for generator in (torch.Generator("cuda"), torch.cuda.default_generators[0]):
+            before = generator.get_state()
+            with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'cuda'"):
+                draw(generator)
+            assert torch.equal(generator.get_state(), before), name

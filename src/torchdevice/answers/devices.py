@@ -19,7 +19,7 @@ from torchdevice.answers.device import Device, Table, constant, nothing, system
 CUDA_VERSION, CUDNN_VERSION = "12.8", 91002
 NCCL_VERSION = (2 << 32) | (27 << 16) | 3
 CAPABILITY = (8, 0)
-INVALID_DEVICE = 101  # cudaErrorInvalidDevice
+INVALID_DEVICE, WRONG_THREAD = 101, 908  # cudaErrorInvalidDevice, cudaErrorStreamCaptureWrongThread
 ARCHITECTURES = {"cuda": "sm_80", "xpu": "pvc"}
 
 
@@ -108,12 +108,17 @@ def _uuid(name: str, index: int) -> str:
 FOLDED = 8
 
 
+def accelerator_error(says: str, code: int) -> torch.AcceleratorError:
+    """The error that torch raises for one of CUDA's functions. `code`: its number in cudaError_t."""
+    error = torch.AcceleratorError(says)
+    error.error_code = code
+    return error
+
+
 def fold(index: int, count: int, current: int) -> int:
     """Maps an index that the target lacks to the current device, as the policy does."""
     if index >= max(count, FOLDED, int(os.environ.get("LOCAL_WORLD_SIZE") or 0)):
-        error = torch.AcceleratorError("CUDA error: invalid device ordinal")
-        error.error_code = INVALID_DEVICE
-        raise error
+        raise accelerator_error("CUDA error: invalid device ordinal", INVALID_DEVICE)
     return index if index < count else current
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from torchdevice.answers.audience import Audience
-from torchdevice.answers.devices import INVALID_DEVICE
+from torchdevice.answers.devices import INVALID_DEVICE, accelerator_error
 from torchdevice.answers.real import Real
 from torchdevice.answers.rows import CUDA
 from torchdevice.translate.callers import user_frame
@@ -78,9 +78,7 @@ def as_cuda_error(error: BaseException, target: str) -> RuntimeError | None:
         said = f"GPU 0 is this machine's {target}, whose error was: {text}"
         if row.raised is OutOfMemory:
             return OutOfMemory(f"CUDA out of memory. Tried to allocate {_readable(found['size'])}. {said}")
-        made = Accelerator(f"CUDA error: invalid device ordinal. {said}")
-        made.error_code = INVALID_DEVICE
-        return made
+        return accelerator_error(f"CUDA error: invalid device ordinal. {said}", INVALID_DEVICE)
     return None
 
 

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from torchdevice._torch.core import RealDevice, RealEvent, RealStream, stream_type_number
 from torchdevice.answers.device import Device, Table
 
@@ -154,6 +156,8 @@ def _own_event_base(device: Device, handle: str, note: Callable[[], None]) -> ty
             _check_timed(self, end_event)
             try:
                 return device.elapsed(self, end_event)
+            except torch.AcceleratorError:
+                raise
             except RuntimeError as error:
                 raise EventError(str(error)) from None
 

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from torchdevice.answers.device import Action, Block, Figures, History, Segment
+from torchdevice.answers.devices import accelerator_error
 
 # The statistics per device, in the order in which the library returns them: see `flattened` in segments.cpp.
 _COUNTED = (
@@ -39,6 +40,7 @@ _INT, _I64, _U64, _STR, _PTR = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ct
 # name: (result, arguments). None stands for an int result that `call` checks for errors.
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "td_error": (_STR, []),
+    "td_error_code": (_INT, []),
     "td_functionalities": (_STR, []),
     "td_init": (None, [_STR, _STR, _INT, _STR, _U64, _U64]),
     "td_native_kernels": (_STR, []),
@@ -114,8 +116,13 @@ class Library:
         result = getattr(self.dll, function)(*(a.encode() if isinstance(a, str) else a for a in arguments))
         failed = bool(result) if _SIGNATURES[function][0] is None else result == _NO_ANSWER.get(function)
         if failed:
-            raise RuntimeError(self.dll.td_error().decode(errors="replace"))
+            raise self._failure()
         return int(result) if isinstance(result, int) else 0
+
+    def _failure(self) -> RuntimeError:
+        """The last error of this thread, of the class that torch raises for it."""
+        said, code = self.dll.td_error().decode(errors="replace"), self.dll.td_error_code()
+        return accelerator_error(said, code) if code else RuntimeError(said)
 
     def functionalities(self) -> list[str]:
         """The prefixes of dispatch keys: `` (CPU), `Sparse` (SparseCPU), …"""
@@ -141,7 +148,7 @@ class Library:
         """Milliseconds between two recorded events, given as torch's `event_id`."""
         milliseconds = float(self.dll.td_elapsed(start_event, end_event))
         if math.isnan(milliseconds):
-            raise RuntimeError(self.dll.td_error().decode(errors="replace"))
+            raise self._failure()
         return milliseconds
 
     def counts(self) -> list[Count]:

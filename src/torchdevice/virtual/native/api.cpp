@@ -111,6 +111,7 @@ torch::Library& library(const char* name_space, torchdevice::DispatchKey key) {
 using namespace torchdevice;
 
 API const char* td_error() { return error.c_str(); }
+API int td_error_code() { return error_code; }
 
 // In the order of registration. The first one has no name.
 API const char* td_functionalities() {

@@ -11,13 +11,18 @@
 namespace torchdevice {
 
 inline thread_local std::string error;  // the message of the last failure on this thread
+inline thread_local int error_code = 0;  // its number, if CUDA would raise a torch.AcceleratorError; otherwise 0
 
 // 1: the call failed, and `error` has the message.
 template <class F>
 int guarded(F f) {
+  error_code = 0;
   try {
     f();
     return 0;
+  } catch (const c10::AcceleratorError& e) {
+    error = e.what_without_backtrace();
+    error_code = e.get_error_code();
   } catch (const c10::Error& e) {
     error = e.what_without_backtrace();
   } catch (const std::exception& e) {

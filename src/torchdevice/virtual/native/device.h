@@ -337,6 +337,15 @@ void record_history(bool traced, int context, bool with_cpp, size_t most, bool c
 std::string dump_history();
 
 // ---- guard.cpp
+struct DriverError {
+  int32_t code;  // of cudaError_t
+  const char* says;
+};
+constexpr DriverError kInvalidDevice{101, "invalid device ordinal"}, kInvalidHandle{400, "invalid resource handle"},
+    kNotReady{600, "device not ready"}, kCapturing{900, "operation not permitted when stream is capturing"},
+    kWrongThread{908, "attempt to terminate a thread-local capture sequence from another thread"};
+// On CUDA a torch.AcceleratorError, as torch raises for the errors of CUDA's functions.
+[[noreturn]] void raise_driver_error(const DriverError& error);
 DeviceIndex current_device();
 void set_current_device(DeviceIndex device);  // raises for an index that does not exist
 inline Device resolve(Device d) { return d.has_index() ? d : Device(d.type(), current_device()); }

@@ -185,10 +185,7 @@ at::Generator capture_generator(const std::optional<at::Generator>& asked, Devic
 
 bool captures_here() { return !replaying && captured(); }
 
-void refuse_to_wait() {
-  TORCH_CHECK(false, "CUDA error: operation not permitted when stream is capturing");
-  std::abort();  // unreachable
-}
+void refuse_to_wait() { raise_driver_error(kCapturing); }
 
 int64_t capture_begin(const c10::MempoolId_t& pool) {
   TORCH_CHECK(!captured(), "CUDA error: a graph is being captured already");
@@ -239,9 +236,7 @@ void capture_copy(const Tensor& self, const Tensor& src) {
 void capture_end(int64_t graph) {
   const auto found = graphs().find(graph);
   TORCH_CHECK(found->open, "CUDA error: graph ", graph, " is not being captured");
-  TORCH_CHECK(
-      found->owner == std::this_thread::get_id(),
-      "CUDA error: attempt to terminate a thread-local capture sequence from another thread");
+  if (found->owner != std::this_thread::get_id()) raise_driver_error(kWrongThread);
   graphs().close(*found);
   forget_closed();
   std::lock_guard<std::mutex> lock(found->mutex);

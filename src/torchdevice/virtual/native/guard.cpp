@@ -24,7 +24,11 @@ namespace {
 
 thread_local DeviceIndex current = 0;
 thread_local c10::StreamId streams[kMaxDevices] = {};  // 0 is the default stream
-std::atomic<c10::StreamId> last_stream{0};
+// As on CUDA, a device has a fixed number of streams per priority, and they are handed out in turn. Each stream has its
+// own cache of memory, so a program that makes a stream per step would otherwise use more memory with every step.
+constexpr int kPriorities = 6;  // 0 to -5: PRIORITIES in answers/streams.py
+constexpr uint32_t kStreamsPerPriority = 32;
+std::atomic<uint32_t> streams_made[kMaxDevices][kPriorities] = {};
 // Whether a thread may be on another stream of the accelerator than the initial one, whose id is 0. Until then nobody
 // has to ask the accelerator.
 std::atomic<bool> streams_change{false};
@@ -94,7 +98,7 @@ LiveEvents& live_events() {
 
 DeviceIndex checked(DeviceIndex device) {
   if (C10_UNLIKELY(device >= config.count)) {
-    TORCH_CHECK(config.type != DeviceType::CUDA, "CUDA error: invalid device ordinal");
+    if (config.type == DeviceType::CUDA) raise_driver_error(kInvalidDevice);
     TORCH_CHECK(false, "The device index is out of range. It must be in [0, ", config.count, "), but got ", int(device), ".");
   }
   return device < 0 ? current : device;
@@ -197,14 +201,13 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   double elapsedTime(void* a, void* b, const DeviceIndex device) const override {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
     auto *from = static_cast<EventData*>(a), *to = static_cast<EventData*>(b);
-    const auto name = c10::DeviceTypeName(config.type);
-    TORCH_CHECK(from->device == to->device, name, " error: invalid resource handle");
+    if (from->device != to->device) raise_driver_error(kInvalidHandle);
     // torch waits for both events on mps, also if mps is the accelerator. On others, events that have not ended are an error.
     if (config.is_mps()) {
       synchronizeEvent(a);
       synchronizeEvent(b);
-    } else if (backing.type() != DeviceType::MPS) {
-      TORCH_CHECK(queryEvent(a) && queryEvent(b), name, " error: device not ready");
+    } else if (backing.type() != DeviceType::MPS && !(queryEvent(a) && queryEvent(b))) {
+      raise_driver_error(kNotReady);
     }
     if (!backing.is_host()) return backing.guard().elapsedTime(behind(a), behind(b), backing.device(checked(device)).index());
     return to->recorded_at - from->recorded_at;
@@ -262,6 +265,13 @@ struct DDPTimer final : c10d::Timer {
 #endif
 
 }  // namespace
+
+void raise_driver_error(const DriverError& error) {
+  const std::string said = c10::str(c10::DeviceTypeName(config.type), " error: ", error.says);
+  if (config.type == DeviceType::CUDA) throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, error.code, said);
+  TORCH_CHECK(false, said);
+  std::abort();  // unreachable
+}
 
 double milliseconds() {
   using namespace std::chrono;
@@ -333,7 +343,10 @@ c10::Stream new_stream(DeviceIndex device, int priority) {
     handed_out().ids.insert(stream.id());
     return backing.label(stream, device);
   }
-  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), ++last_stream);
+  const int level = std::clamp(-priority, 0, kPriorities - 1);
+  const uint32_t place = streams_made[device][level]++ % kStreamsPerPriority;
+  const c10::StreamId id = 1 + level * static_cast<c10::StreamId>(kStreamsPerPriority) + place;  // 0: the default stream
+  return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), id);
 }
 
 void install_guard() {

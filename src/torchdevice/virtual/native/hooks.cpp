@@ -99,6 +99,7 @@ std::atomic<bool> default_generators_wanted{false};
 at::Generator new_generator(DeviceIndex device) {
   if (default_generators_wanted) return default_generator(device);
   if (device < 0) device = current_device();
+  TORCH_CHECK(device < config.count, "The device_index is invalid.");
   return at::make_generator<VirtualGenerator>(Device(config.type, device), backing.new_generator(device));
 }
 

@@ -271,6 +271,13 @@ uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::mem
   std::abort();  // unreachable: the check raises
 }
 
+// A call for another device, which only its generator brought here.
+[[noreturn]] void refuse_generator(const at::Generator& asked, const Call& call) {
+  const auto expected = call.misfit.defined() ? call.misfit.device().type() : DeviceType::CPU;
+  TORCH_CHECK(false, "Expected a '", expected, "' device type for generator but found '", asked.device().type(), "'");
+  std::abort();  // unreachable
+}
+
 void narrow(c10::IValue& v) {
   const auto fitting = [](const Tensor& t) { return t.to(fallback::dtype_there(t.scalar_type())); };
   if (v.isTensor() && v.toTensor().defined()) {
@@ -328,6 +335,7 @@ void compute(
       drawing.emplace(device);
     } else {
       const auto asked = (*stack)[base + at].toOptional<at::Generator>();
+      if (asked && !call.device) refuse_generator(*asked, call);
       if (noting) before[at] = capture_generator(asked, device);
       (*stack)[base + at] = backing_generator(asked, device);
     }

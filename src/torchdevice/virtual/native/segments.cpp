@@ -26,7 +26,7 @@ namespace {
 using Statistics = c10::CachingDeviceAllocator::DeviceStats;
 
 // the constants of torch
-constexpr size_t kSmallest = 512;           // sizes are multiples of it
+constexpr size_t kSmallest = 512;           // sizes and addresses are multiples of it
 constexpr size_t kSmallMost = 1 << 20;      // larger pieces use another kind of segment
 constexpr size_t kSmallSegment = 2 << 20;
 constexpr size_t kLargeSegment = 20 << 20;
@@ -254,13 +254,13 @@ Piece* new_segment(Memory& m, SegmentPool& pool, size_t size, c10::StreamId stre
     }
     if (reserved_of(m) + bytes > most_of(m)) continue;
     try {
-      taken = host_allocator()->allocate(bytes);
+      taken = host_allocator()->allocate(bytes + kSmallest);  // the host aligns memory to fewer bytes
       break;
     } catch (const c10::Error&) {  // the host is out of memory
     }
   }
   if (!taken.get()) return nullptr;
-  auto* address = static_cast<char*>(taken.get());
+  auto* address = reinterpret_cast<char*>(rounded(reinterpret_cast<uintptr_t>(taken.get()), kSmallest));
   Segment& segment =
       m.segments.emplace(address, Segment{std::move(taken), bytes, stream, &pool, large, from}).first->second;
   segment.first = new Piece{address, bytes, stream, &segment};
