@@ -1,6 +1,9 @@
-"""Graphs of a virtual cuda and the generators that they draw from."""
+"""Graphs of a virtual cuda: what a capture leaves as it was, and the generators that graphs draw from."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -48,3 +51,140 @@ def test_a_capture_advances_no_generator() -> None:
         static = torch.rand(4, device="cuda", generator=own)
     graph.replay()
     torch.testing.assert_close(static, expected, rtol=0, atol=0)
+
+
+# Arguments of batch norms by name. `count`: of one device, `counts`: of several.
+X = torch.arange(12.0).reshape(4, 3)
+OF_NORMS = {
+    "input": X,
+    "weight": torch.ones(3),
+    "bias": torch.zeros(3),
+    "mean": X.mean(0, keepdim=True),
+    "invstd": X.var(0, keepdim=True).rsqrt(),
+    "running_mean": torch.zeros(3),
+    "running_var": torch.ones(3),
+    "training": True,
+    "use_input_stats": True,
+    "momentum": 0.1,
+    "exponential_average_factor": 0.1,
+    "eps": 1e-5,
+    "epsilon": 1e-5,
+    "cudnn_enabled": False,
+    "count": 4,
+    "counts": torch.full((1,), 4.0),
+}
+
+
+def norms() -> dict[str, torch._ops.OpOverload]:
+    """The operators of torch with running statistics that can be called with `OF_NORMS`."""
+    found = {}
+    for schema in torch._C._jit_get_all_schemas():
+        names = {argument.name for argument in schema.arguments}
+        if "running_mean" in names <= OF_NORMS.keys() and schema.name.startswith("aten::"):
+            packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"))
+            found[f"{schema.name}.{schema.overload_name}"] = getattr(packet, schema.overload_name or "default")
+    return found
+
+
+def arguments_of(norm: torch._ops.OpOverload, dtype: torch.dtype) -> dict[str, Any]:
+    given = {each.name: OF_NORMS[each.name] for each in norm._schema.arguments}
+    return {
+        name: value.to("cuda", dtype) if isinstance(value, torch.Tensor) else value for name, value in given.items()
+    }
+
+
+def contents(given: dict[str, Any]) -> dict[str, str]:
+    """As text: a variance may be NaN, which equals nothing."""
+    return {name: str(value.tolist()) for name, value in given.items() if isinstance(value, torch.Tensor)}
+
+
+@on("cuda")
+def test_a_capture_leaves_the_statistics_of_norms_to_the_replays() -> None:
+    changed = set()
+    for dtype in (torch.float32, torch.float16):
+        for name, norm in norms().items():
+            eager, static = arguments_of(norm, dtype), arguments_of(norm, dtype)
+            try:
+                norm(**eager)
+            except RuntimeError:  # an operator of cuDNN or of MIOpen
+                continue
+            before = contents(static)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                norm(**static)
+            assert contents(static) == before, (name, dtype)
+            graph.replay()
+            assert contents(static) == contents(eager), (name, dtype)
+            if contents(static) != before:
+                changed.add((name, dtype))
+    assert {("aten::native_batch_norm.", torch.float32), ("aten::native_batch_norm.", torch.float16)} <= changed
+    assert ("aten::batch_norm_update_stats.", torch.float32) in changed
+
+
+@on("cuda")
+def test_statistics_whose_memory_is_shared_are_separated_before_an_update() -> None:
+    mean, var = torch.zeros(3, device="cuda"), torch.ones(3, device="cuda")
+    kept = torch._lazy_clone(mean)
+    torch.native_batch_norm(X.cuda(), None, None, mean, var, True, 0.1, 1e-5)
+    assert kept.tolist() == [0, 0, 0] != mean.tolist()
+
+
+# Changes of the geometry of a tensor of three values by four, which are not work for the device.
+GEOMETRY: dict[str, Callable[[torch.Tensor], object]] = {
+    "t_": lambda x: x.t_(),
+    "transpose_": lambda x: x.transpose_(0, 1),
+    "swapaxes_": lambda x: x.swapaxes_(0, 1),
+    "unsqueeze_": lambda x: x.unsqueeze_(1),
+    "squeeze_": lambda x: x.unsqueeze_(1).squeeze_(1),
+    "as_strided_": lambda x: x.as_strided_((2, 3), (1, 4), 1),
+    "resize_": lambda x: x.resize_(2, 4),
+    "set_": lambda x: x.set_(x.storage(), 2, (5,), (2,)),
+    "data": lambda x: setattr(x, "data", x.data.t()),
+}
+
+
+def numbers(scale: float = 1.0) -> torch.Tensor:
+    return torch.arange(12.0, device="cuda").reshape(3, 4) * scale
+
+
+@on("cuda")
+def test_a_graph_keeps_the_geometry_that_a_tensor_had() -> None:
+    for name, change in GEOMETRY.items():
+        for during in (True, False):
+            x, eager = numbers(), numbers(10)
+            whole = torch.as_strided(x, (12,), (1,))
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                first = x * 2
+                if during:
+                    change(x)
+                second = x.clone()
+                x.add_(1)
+            change(x)
+            expected = [eager * 2]
+            if during:
+                change(eager)
+            expected.append(eager.clone())
+            whole.copy_(numbers(10).flatten())
+            graph.replay()
+            assert [first.tolist(), second.tolist()] == [each.tolist() for each in expected], (name, during)
+            expected_whole = numbers(10).flatten()
+            torch.as_strided(expected_whole, eager.size(), eager.stride(), eager.storage_offset()).add_(1)
+            assert whole.tolist() == expected_whole.tolist(), (name, during)
+
+
+@on("cuda")
+def test_a_capture_restores_a_tensor_whose_geometry_it_changes() -> None:
+    x = numbers()
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        x.t_()
+        x.add_(1)
+        x.t_()
+        x.mul_(3)
+    assert x.tolist() == numbers().tolist()
+    square = torch.tensor([[1.0, 2.0], [3.0, 4.0]], device="cuda")
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        square.t_()
+        square.add_(1)
+        square.t_()
+    assert square.tolist() == [[1, 2], [3, 4]]

@@ -31,6 +31,7 @@ struct Noted {
 };
 struct Saved {
   Tensor tensor, before;
+  size_t bytes;  // of the storage
 };
 struct Graph {
   const c10::MempoolId_t pool;  // the pool of its memory: the graph keeps the pool, not the tensors in it
@@ -117,31 +118,43 @@ void keep_state(Graph& graph, at::Generator generator) {
   graph.generators.emplace_back(generator, generator.get_state());
 }
 
-// A tensor over the same memory without a reference to it, if the memory is in the graph's pool and may be reused.
-Tensor without_memory(Graph& graph, const Tensor& t) {
-  if (!is_virtual(t) || t.is_nested() || t.is_quantized() || !is_in_pool_of(graph, t)) return t;
+// A tensor over the same memory with the present geometry: the program may change that of `t` later (`t_`, `resize_`,
+// an assignment to `data`), during the capture or after it.
+Tensor at_present(const Tensor& t) {
+  if (!storage_of(t) || t.is_nested() || t.is_quantized()) return t;
+  return Tensor(t.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true));
+}
+
+// The same for a call that is recorded. It has no reference to memory in the graph's pool, which may be reused.
+Tensor recorded(Graph& graph, const Tensor& t) {
+  Tensor present = at_present(t);
+  if (!is_virtual(t) || present.is_same(t) || !is_in_pool_of(graph, t)) return present;
   auto* storage = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   void* address = storage->_mutable_data_ptr_no_checks().get();
   c10::Storage& lent = graph.lent[address];
   if (!lent || lent.nbytes() < storage->nbytes())
     lent = c10::Storage(
         c10::Storage::use_byte_size_t(), storage->nbytes(), c10::DataPtr(address, storage->device()), virtual_allocator(), false);
-  auto impl = t.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true);
-  impl->set_storage_keep_dtype(lent);
-  return Tensor(std::move(impl));
+  present.unsafeGetTensorImpl()->set_storage_keep_dtype(lent);
+  return present;
 }
 
-c10::IValue without_memory(Graph& graph, const c10::IValue& v) {
-  if (v.isTensor()) return v.toTensor().defined() ? without_memory(graph, v.toTensor()) : v;
+bool has_geometry_of(const Tensor& a, const Tensor& b) {
+  return storage_of(a) == storage_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+      a.strides() == b.strides() && a.dtype() == b.dtype();
+}
+
+c10::IValue recorded(Graph& graph, const c10::IValue& v) {
+  if (v.isTensor()) return v.toTensor().defined() ? recorded(graph, v.toTensor()) : v;
   if (v.isTensorList()) {
     c10::List<Tensor> list;
-    for (const Tensor& t : v.toTensorVector()) list.push_back(t.defined() ? without_memory(graph, t) : t);
+    for (const Tensor& t : v.toTensorVector()) list.push_back(t.defined() ? recorded(graph, t) : t);
     return list;
   }
   if (v.isOptionalTensorList()) {
     c10::List<std::optional<Tensor>> list;
     for (const auto& t : v.toOptionalTensorVector())
-      list.push_back(t && t->defined() ? std::optional<Tensor>(without_memory(graph, *t)) : t);
+      list.push_back(t && t->defined() ? std::optional<Tensor>(recorded(graph, *t)) : t);
     return list;
   }
   return v;
@@ -169,7 +182,7 @@ void capture_call(
       if (!is_input && storage_of(t)) graph.own.insert(storage_of(t));
     });
   for (auto* values : {&noted.arguments, &noted.results})
-    for (auto& v : *values) v = without_memory(graph, v);
+    for (auto& v : *values) v = recorded(graph, v);
   graph.calls.push_back(std::move(noted));
 }
 
@@ -213,10 +226,10 @@ void capture_touch(const Tensor& written) {
   const auto* storage = storage_of(written);
   if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
   for (const auto& s : graph.saved)
-    if (s.tensor.is_same(written)) return;
+    if (has_geometry_of(s.tensor, written)) return;
   at::AutoDispatchBelowADInplaceOrView guard;
   Call call;
-  graph.saved.push_back({written, call.stand_in(written).clone()});
+  graph.saved.push_back({at_present(written), call.stand_in(written).clone(), storage->nbytes()});
 }
 
 void capture_own(const Tensor& made) {
@@ -243,7 +256,7 @@ void capture_end(int64_t graph) {
   at::AutoDispatchBelowADInplaceOrView guard;
   auto& saved = found->saved;
   for (auto it = saved.rbegin(); it != saved.rend(); ++it) {
-    if (it->tensor.sizes() != it->before.sizes()) continue;  // its memory was replaced: a real device loses the old content too
+    if (storage_of(it->tensor)->nbytes() != it->bytes) continue;  // new memory: a real device loses the old content too
     Call call;
     call.stand_in(it->tensor, true).copy_(it->before);
   }
