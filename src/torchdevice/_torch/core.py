@@ -409,15 +409,30 @@ def _saved_names(kind: type) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
-def storage_key(tensor: torch.Tensor) -> int:
-    """A number that is the same for all tensors that share memory. Expiry: a public identity of storages."""
-    return int(tensor.untyped_storage()._cdata)
+def memory_key(tensor: torch.Tensor) -> int:
+    """A number that is the same for all tensors that share memory. Sparse tensors have no storage to share.
+
+    Expiry: a public identity of storages.
+    """
+    return int(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else id(tensor)
 
 
-def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """The whole storage of a tensor as a flat tensor of bytes."""
+def same_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same memory that keeps this shape if the given one is reshaped in place."""
+    return tensor.detach() if tensor.layout is torch.strided else tensor
+
+
+def whole_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The whole storage of a tensor as a flat tensor of bytes, or the tensor if it has no storage."""
+    if tensor.layout is not torch.strided:
+        return tensor
     storage = tensor.untyped_storage()
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+def is_constant_zero(tensor: torch.Tensor) -> bool:
+    """Whether a tensor stands for zeros without memory. It cannot be written. Expiry: a public test."""
+    return tensor._is_zerotensor()
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
@@ -425,6 +440,15 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     if isinstance(value, RealTensor):
         return [value]
     return [tensor for each in value for tensor in tensors_in(each)] if isinstance(value, (list, tuple)) else []
+
+
+def replacing_tensors(value: Any, replacement: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """An operator's argument with a replacement for each of its tensors."""
+    if isinstance(value, RealTensor):
+        return replacement(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(replacing_tensors(each, replacement) for each in value)
+    return value
 
 
 def callgrind_toggle() -> None:

@@ -301,22 +301,26 @@ def is_written(schema: Any, argument: Any) -> bool:
 class Effects:
     """The effect of an operator on memory, read from its schema: new tensors, writes to arguments, or only views.
 
-    Expiry: public access to operator schemas.
+    Collectives write to their arguments, as the end of their names says, and do not declare it.
+    Expiry: public access to operator schemas, and schemas that declare every write.
     """
 
     def __init__(self, op: Any) -> None:
-        self._names = [each.name for each in op._schema.arguments]
+        arguments = op._schema.arguments
+        written = {each.name for each in arguments if is_written(op._schema, each)}
+        in_place = str(op._schema.name).endswith("_") and not written
         self._written = [
-            (position, each.name)
-            for position, each in enumerate(op._schema.arguments)
-            if each.alias_info is not None and each.alias_info.is_write
+            (position, each.name) for position, each in enumerate(arguments) if in_place or each.name in written
         ]
         returned = [each.alias_info for each in op._schema.returns]
-        self.writes = bool(self._written)
-        self.is_view = bool(returned) and not self.writes and all(alias is not None for alias in returned)
+        self.is_view = bool(returned) and not self._written and all(alias is not None for alias in returned)
+        # `t_`, `resize_`, `set_` … write no values: they give a tensor another shape or storage.
+        self.only_reshapes = torch.Tag.inplace_view in op.tags
+        # The memory is not initialized, or C++ code has written to it since, as `at::tensor` does.
+        self.only_allocates = str(op._schema.name).partition("::")[2].removeprefix("new_").startswith("empty")
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-        """The tensors among the arguments that the operator writes to."""
+        """The tensors among the arguments that the operator may write to."""
         for position, name in self._written:
             value = args[position] if position < len(args) else kwargs.get(name)
             yield from tensors_in(value)

@@ -1,79 +1,156 @@
 """CUDA graphs: capture runs the operators once and records them, replay runs them again on the same tensors.
 
-As on CUDA, capture does not change tensors that existed before: their contents are restored at its end.
+As on CUDA, capture does not change tensors that existed before, nor generators: their contents are restored at its end.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 
 from torchdevice._torch import core, dispatcher
 from torchdevice.answers.device import Device, Graph, PoolId, Table
+from torchdevice.answers.devices import WRONG_THREAD, accelerator_error
 from torchdevice.errors import CudaOnlyError, explain_error
 
 _capture = threading.local()
 
 
+class _Step(NamedTuple):
+    """One recorded call. Its tensors share memory with those of the capture, but keep the shapes that they had then."""
+
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    made: list[torch.Tensor | None]  # its new tensors; None stands for a result that is memory of an argument
+    works: bool  # whether it starts work of other threads, as collectives do
+    grad_enabled: bool  # some kernels return more if it is
+
+    def run(self) -> Any:
+        """Call the operator again, and copy the results to the tensors that it made the first time."""
+        if torch.is_grad_enabled() is not self.grad_enabled:
+            torch.set_grad_enabled(self.grad_enabled)
+        result = self.op(*self.args, **self.kwargs)
+        for static, new in zip(self.made, core.tensors_in(result), strict=True):
+            if static is None:
+                continue
+            if static.shape != new.shape:
+                raise RuntimeError(
+                    explain_error(
+                        f"a graph with {self.op} was replayed",
+                        f"its result had the shape {tuple(static.shape)} during the capture and has {tuple(new.shape)} "
+                        "now; CUDA does not capture operators whose result has a size that depends on data",
+                        "call it before the capture, or replace it by one of a fixed size, such as torch.where",
+                    )
+                )
+            static.copy_(new)
+        return result
+
+
 class Recorder(core.DispatchMode):
     """Receives every operator below autograd and records those that compute or write."""
 
-    def __init__(self) -> None:
+    def __init__(self, generators: Iterable[torch.Generator]) -> None:
         super().__init__()
-        self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], list[torch.Tensor]]] = []
+        self.steps: list[_Step] = []
         self._made: set[int] = set()
-        self._held: list[Any] = []
-        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._allocated: list[torch.Tensor] = []  # also made, but no step fills it
         self._kept: set[int] = set()
+        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._states: dict[torch.Generator, torch.Tensor] = {}
+        for generator in generators:
+            self._keep_state(generator)
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(map(dispatcher.handles_operators, types)):
+            return NotImplemented  # such a class calls operators on the tensors that it holds, which are received here
         kwargs = kwargs or {}
         effects = dispatcher.effects_of(op)
         for tensor in effects.written(args, kwargs):
             self._keep(tensor)
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, core.RealGenerator):
+                self._keep_state(value)
         result = op(*args, **kwargs)
-        if effects.is_view:
-            return result
-        fresh = [] if effects.writes else core.tensors_in(result)
-        self.steps.append((op, args, kwargs, fresh))
-        for tensor in fresh:
-            self._made.add(core.storage_key(tensor))
-            self._held.append(tensor)
+        if effects.only_allocates:
+            self._allocated += core.tensors_in(result)
+            self._made.update(map(core.memory_key, core.tensors_in(result)))
+        elif not effects.only_reshapes:
+            self._record(op, args, kwargs, result, effects.is_view)
         return result
 
+    def _record(self, op: Any, args: Any, kwargs: dict[str, Any], result: Any, is_view: bool) -> None:
+        # Schemas do not tell whether a result is new: `reshape` may copy, and `_unsafe_view` does not.
+        older = {core.memory_key(tensor) for tensor in core.tensors_in((*args, *kwargs.values()))}
+        results = core.tensors_in(result)
+        new = [core.memory_key(tensor) not in older and not core.is_constant_zero(tensor) for tensor in results]
+        if is_view and not any(new):
+            return
+        same = functools.cache(core.same_memory)  # an argument that is given twice stays one tensor
+        self.steps.append(
+            _Step(
+                op,
+                core.replacing_tensors(tuple(args), same),
+                {name: core.replacing_tensors(value, same) for name, value in kwargs.items()},
+                [same(tensor) if is_new else None for tensor, is_new in zip(results, new, strict=True)],
+                bool(dispatcher.works_in(result)),
+                torch.is_grad_enabled(),
+            )
+        )
+        self._made.update(core.memory_key(tensor) for tensor, is_new in zip(results, new, strict=True) if is_new)
+
     def _keep(self, tensor: torch.Tensor) -> None:
-        key = core.storage_key(tensor)
+        key = core.memory_key(tensor)
         if key not in self._made and key not in self._kept:
             self._kept.add(key)
-            whole = core.whole_storage(tensor)
+            whole = core.whole_memory(tensor)
             self._before.append((whole, whole.clone()))
 
+    def _keep_state(self, generator: torch.Generator) -> None:
+        if generator not in self._states:
+            self._states[generator] = generator.get_state()
+
     def finish(self) -> None:
-        """Restore the contents that tensors had before the capture."""
-        for tensor, before in self._before:
-            tensor.copy_(before)
+        """Restore the contents that tensors had before the capture, and the states of generators."""
+        with dispatcher.below_autograd_and_autocast():
+            for tensor, before in self._before:
+                if core.whole_memory(tensor).numel() >= before.numel():  # else its memory was freed
+                    tensor.copy_(before)
         self._before.clear()
+        for generator, state in self._states.items():
+            generator.set_state(state)
+        self._states.clear()
 
     def replay(self) -> None:
-        """Run every step again. The results of a step are copied to the tensors that it made the first time."""
-        with torch.no_grad():
-            for op, args, kwargs, made in self.steps:
-                result = op(*args, **kwargs)
-                for static, new in zip(made, core.tensors_in(result), strict=bool(made)) if made else ():
-                    static.copy_(new)
+        """Run every step again, in order."""
+        works: list[Any] = []
+        with torch.no_grad(), dispatcher.below_autograd_and_autocast():
+            for step in self.steps:
+                if works and not step.works:
+                    _wait(works)
+                result = step.run()
+                works += dispatcher.works_in(result) if step.works else ()
+            _wait(works)
+
+
+def _wait(works: list[Any]) -> None:
+    while works:
+        works.pop(0).wait()
 
 
 class Recording:
     """A captured graph of a device whose operators are recorded in Python."""
 
-    def __init__(self) -> None:
+    def __init__(self, generators: Iterable[torch.Generator]) -> None:
+        self._generators = generators  # those from which operators draw by default
         self._recorder: Recorder | None = None
 
     def begin(self, pool: PoolId) -> None:
-        self._recorder = Recorder()
+        self._recorder = Recorder(self._generators)
         self._recorder.__enter__()
         _capture.recorder = self._recorder
 
@@ -82,7 +159,8 @@ class Recording:
         assert recorder is not None
         mine = recorder is getattr(_capture, "recorder", None)
         if not mine:
-            raise RuntimeError("CUDA error: attempt to terminate a thread-local capture sequence from another thread")
+            said = "CUDA error: attempt to terminate a thread-local capture sequence from another thread"
+            raise accelerator_error(said, WRONG_THREAD)
         _capture.recorder = None
         recorder.__exit__(None, None, None)
         recorder.finish()
@@ -101,7 +179,7 @@ class Recording:
         self.drop()
 
     def steps(self) -> list[str]:
-        return [str(op) for op, *_ in self._recorder.steps] if self._recorder is not None else []
+        return [str(step.op) for step in self._recorder.steps] if self._recorder is not None else []
 
 
 def capturing() -> bool:

@@ -67,7 +67,7 @@ class Real(Device):
         return HostClock()
 
     def graph(self) -> Graph:
-        return Recording()
+        return Recording([self.generator(index) for index in range(self.count)])
 
     def capturing(self) -> bool:
         return capturing()
