@@ -333,6 +333,7 @@ def test_the_peak_sees_what_is_gone_and_can_be_reset() -> None:
 
 
 def test_memory_statistics_have_torchs_shape() -> None:
+    torch.cuda.reset_accumulated_memory_stats()  # tests of failures may have run in this process
     stats = torch.cuda.memory_stats()
     for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"):
         for pool in ("all", "small_pool", "large_pool"):

@@ -65,6 +65,8 @@ def test_what_takes_a_device_raises_cudas_class(name: str, fixture: str, request
     assert type(raised.value) is real
     _is_cudas(raised.value)
     assert torch.cuda.memory_stats()["num_ooms"] == before + 1
+    torch.cuda.reset_accumulated_memory_stats()
+    assert torch.cuda.memory_stats()["num_ooms"] == 0
 
 
 def test_failures_are_counted_for_the_devices_that_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

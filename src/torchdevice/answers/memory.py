@@ -10,6 +10,7 @@ import torch
 
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers.device import Device, HistorySettings, PoolId, Segment, Table, constant, nothing, refusal
+from torchdevice.answers.real import Real
 
 _NO_ALLOCATOR = "this device's own allocator cannot be replaced"
 
@@ -137,6 +138,23 @@ def memory_functions(kind: str, device: Device) -> Table:
                 f"_{kind}_cudaHostAllocator",
             )
         },
+    }
+
+
+def single_figures(target: Real, index_of: Callable[..., int]) -> Table:
+    """Replacements for the functions that return one figure. torch's own build a table of all figures at each call."""
+
+    def reading(figure: Callable[[int], int]) -> Callable[..., int]:
+        def read(device: Any = None) -> int:
+            return figure(index_of(device, optional=True))
+
+        return read
+
+    return {
+        "memory_allocated": reading(target.allocated),
+        "max_memory_allocated": reading(target.highest_allocated),
+        "memory_reserved": reading(target.all_reserved),
+        "max_memory_reserved": reading(target.highest_reserved),
     }
 
 

@@ -32,9 +32,11 @@ class Real(Device):
         super().__init__(host.type, count)
         self.module: Any = getattr(torch, host.type, None)
         self.ooms = 0
-        self._removed = [0] * count  # the accumulated value at its last reset
+        # What was accumulated at the last reset.
+        self._removed, self._ooms_removed = [0] * count, 0
 
     def peak(self, index: int) -> Peak:
+        """Needed unless the device counts its memory itself."""
         raise NotImplementedError
 
     def usage(self, index: int) -> Usage:
@@ -42,7 +44,20 @@ class Real(Device):
         reserved = max(allocated, self.reserved(index))
         peak = self.peak(index)
         tensors = self._figures(index, allocated, peak.allocated(allocated))
-        return Usage(tensors, self._figures(index, reserved, peak.reserved(reserved)), ooms=self.failed())
+        ooms = self.failed() - self._ooms_removed
+        return Usage(tensors, self._figures(index, reserved, peak.reserved(reserved)), ooms=ooms)
+
+    def highest_allocated(self, index: int) -> int:
+        now = self.allocated(index)
+        return max(now, self.peak(index).allocated(now))
+
+    def all_reserved(self, index: int) -> int:
+        """The reserved bytes, at least those of tensors: not every tensor's memory is resident."""
+        return max(self.allocated(index), self.reserved(index))
+
+    def highest_reserved(self, index: int) -> int:
+        now = self.all_reserved(index)
+        return max(now, self.peak(index).reserved(now))
 
     def failed(self) -> int:
         """How many allocations failed."""
@@ -58,6 +73,7 @@ class Real(Device):
 
     def reset_accumulated(self, index: int) -> None:
         self._removed[index] = self.peak(index).allocated(self.allocated(index))
+        self._ooms_removed = self.failed()
 
     def free_and_total(self, index: int) -> tuple[int, int]:
         total = self.describe(index).total_memory
@@ -174,10 +190,14 @@ class Mps(Real):
         return int(self.module.driver_allocated_memory())
 
     def allocated(self, index: int) -> int:
-        return self._allocated()
+        now = self._allocated()
+        self.peak(index).allocated(now)  # the first query starts the sampling
+        return now
 
     def reserved(self, index: int) -> int:
-        return self._reserved()
+        now = self._reserved()
+        self.peak(index).reserved(now)
+        return now
 
     def peak(self, index: int) -> Peak:
         return sampled_peak(self._allocated, self._reserved)
@@ -264,6 +284,9 @@ class Native(Real):
     def stats(self, index: int) -> dict[str, Any]:
         return dict(self.module.memory_stats_as_nested_dict(index))
 
+    def reset_peak(self, index: int) -> None:
+        self.module.reset_peak_memory_stats(index)
+
     def reset_accumulated(self, index: int) -> None:
         self.module.reset_accumulated_memory_stats(index)
 
@@ -281,8 +304,15 @@ class Native(Real):
     def reserved(self, index: int) -> int:
         return int(self.module.memory_reserved(index))
 
-    def peak(self, index: int) -> Peak:
-        return _NativePeak(self.module, index)
+    # The module builds a table of all figures at each call, so each figure takes one call.
+    def highest_allocated(self, index: int) -> int:
+        return int(self.module.max_memory_allocated(index))
+
+    def all_reserved(self, index: int) -> int:
+        return self.reserved(index)
+
+    def highest_reserved(self, index: int) -> int:
+        return int(self.module.max_memory_reserved(index))
 
     def free_and_total(self, index: int) -> tuple[int, int]:
         free, total = self.module.mem_get_info(index)
@@ -306,22 +336,6 @@ class Native(Real):
 
     def clock(self, timing: bool) -> Clock:
         return _NativeClock(self.module.Event(enable_timing=timing))
-
-
-class _NativePeak:
-    """The peaks that the device records itself."""
-
-    def __init__(self, module: Any, index: int) -> None:
-        self._module, self._index = module, index
-
-    def allocated(self, now: int) -> int:
-        return max(now, int(self._module.max_memory_allocated(self._index)))
-
-    def reserved(self, now: int) -> int:
-        return max(now, int(self._module.max_memory_reserved(self._index)))
-
-    def reset(self, now: int) -> None:
-        self._module.reset_peak_memory_stats(self._index)
 
 
 class _NativeClock:

@@ -25,6 +25,7 @@ from torchdevice.answers import (
     devices,
     failures,
     lightning,
+    memory,
     mps,
     outside,
     precision,
@@ -81,6 +82,7 @@ class Masquerade:
         replaced = {
             **table.names,
             **devices.initialised_names(target),
+            **memory.single_figures(target, read_index),
             **random.random_names(kind, target),
             "reduce_add": comm.reduce_add,
             "amp_definitely_not_available": constant(False),

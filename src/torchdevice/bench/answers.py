@@ -31,9 +31,10 @@ MOST_CALLS = 200
 # Functions without a limit, with the reason: they wait, read files or free memory, or torch builds a table first.
 _TABLE = "torch makes a table of all figures first"
 _SYSTEM = "asks the driver or the system"
-_QUESTIONS = "memory_stats memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
+_RESERVED = "memory_reserved max_memory_reserved memory_cached max_memory_cached"
 WORKING = {
-    **dict.fromkeys((_QUESTIONS + "max_memory_cached").split(), _TABLE),
+    "memory_stats": _TABLE,
+    **dict.fromkeys(_RESERVED.split(), "reads the memory of the process"),
     "synchronize": "waits",
     "empty_cache": "gives memory back",
     "empty_host_cache": "gives memory back",
@@ -41,8 +42,6 @@ WORKING = {
     "list_gpu_processes": _SYSTEM,
     "memory_summary": "prints a table",
     "memory_snapshot": "lists every block",
-    "current_allocated_memory": _TABLE,
-    "driver_allocated_memory": _TABLE,
     "get_arch_list": "reads what torch was compiled for",
     "get_gencode_flags": "reads what torch was compiled for",
     "seed": "asks the system for random numbers",
@@ -59,6 +58,9 @@ WORKING = {
     "temperature": "reads a sensor",
     "clock_rate": "reads the clock of each core",
 }
+# On an accelerator, its own module answers.
+_FIGURES = "memory_allocated max_memory_allocated current_allocated_memory driver_allocated_memory"
+WORKING_THERE = WORKING | dict.fromkeys(f"{_RESERVED} {_FIGURES}".split(), _TABLE)
 
 
 def questions() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -131,17 +133,18 @@ def main() -> None:
     small, large = in_a_process("active", 0), in_a_process("active", OBJECTS)
     real = torch.accelerator.current_accelerator(check_available=True)
     plain = in_a_process("plain", OBJECTS) if real is not None else {}
+    reasons = WORKING if real is None else WORKING_THERE
     shared = [path for path in large if path in small]
-    slowest = max((path for path in shared if path.rpartition(".")[2] not in WORKING), key=lambda path: large[path])
+    slowest = max((path for path in shared if path.rpartition(".")[2] not in reasons), key=lambda path: large[path])
     note = f"{len(shared)} functions, the slowest is {slowest}"
     emit([Figure("slowest answer, a million objects in the heap", large[slowest], "µs", LIMIT_US, note=note)])
-    own = [path for path in shared if WORKING.get(path.rpartition(".")[2]) != _SYSTEM]  # its time varies
+    own = [path for path in shared if reasons.get(path.rpartition(".")[2]) != _SYSTEM]  # its time varies
     grown = max(large[path] - small[path] for path in own)
     emit([Figure("added to an answer by a million objects, the most", grown, "µs", LIMIT_US)])
     for path in sorted(shared, key=lambda path: -large[path]):
         if large[path] <= LIMIT_US and path != slowest:
             break
-        reason = WORKING.get(path.rpartition(".")[2], "")
+        reason = reasons.get(path.rpartition(".")[2], "")
         there = f"{plain[path]:.1f} µs in plain torch" if path in plain else ""
         note = "; ".join(filter(None, (reason, f"{small[path]:.1f} µs with few objects", there)))
         emit([Figure(path, large[path], "µs", None if reason else LIMIT_US, note=note)])
