@@ -216,6 +216,7 @@ class Session:
         yield self._kernels.apply()
         self._register_builtins()
         yield compilers.when_dynamo_is_imported(self._register_twins)
+        yield compilers.when_dynamo_is_imported(compilers.leave_untraced)
         yield log.apply(config)
         log.activated(config, host.type, len(self._applied.paths))
         yield _entered(self._translator.ledger.listening(log.redirected))
@@ -261,11 +262,15 @@ class Session:
                 compilers.register_script_builtin(wrapper, original)
 
     def _register_twins(self) -> Callable[[], object]:
+        """Tell torch's compiler about the replacements."""
         fresh = [] if self._twins else [*self._replacements.traced_twins()]
         if self._masked is not None:
             fresh += self._masked.audience.traced_twins()
         self._twins += [(wrapper, original) for wrapper, original, _ in fresh]
-        put_back = compilers.rules_on_originals(self._twins)
+        moved, nodes, traced = [*self._twins], [], [*self._replacements.traced()]
+        if self._masked is not None:  # a graph is code of torch
+            moved, nodes = [*moved, *self._masked.audience.truthful], self._masked.audience.answered
+        put_back = compilers.rules_on_originals(moved, [*self._replacements.kept_in_graphs()], nodes, traced)
         for wrapper, _, twin in fresh:
             compilers.trace_as(wrapper, twin)
         return put_back

@@ -79,3 +79,10 @@ def test_pickled_replacements_load_without_torchdevice(python: Any) -> None:
         "print(f[2])"
     )
     assert done.stdout == "cpu\n"
+
+
+def test_the_private_module_of_c_keeps_its_classes() -> None:
+    """torch compares the type of an object with them."""
+    before = {name: id(value) for name, value in vars(torch._C).items() if isinstance(value, type)}
+    with torchdevice.redirect(target="cpu"):
+        assert {name: id(value) for name, value in vars(torch._C).items() if isinstance(value, type)} == before

@@ -13,8 +13,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torchdevice._torch.core import Undo
-
 # The method that waits for a collective, and the file that launches workers. Expiry: other names for them.
 WORK_WAIT = "torch.distributed.Work.wait"
 LAUNCHER = "torch/distributed/run"
@@ -107,23 +105,6 @@ def reductions() -> list[str]:
 def group_name(group: Any) -> str:
     """The name of a group in this process."""
     return str(group.group_name)
-
-
-def leave_untraced(package: str) -> Undo:
-    """Make torch's compiler run the functions of a package without tracing them, also when compiled code calls them.
-
-    Expiry: kernels of operators that the compiler never traces.
-    """
-    from torch._dynamo import trace_rules
-
-    trace_rules.add(package)
-    added = trace_rules.SKIP_DIRS[-1]
-
-    def put_back() -> None:
-        trace_rules.SKIP_DIRS.remove(added)
-        trace_rules._recompile_re()
-
-    return put_back
 
 
 def under_another_backend_name(function: Any, kind: Callable[[], str]) -> Any:

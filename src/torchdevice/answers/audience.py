@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.distributed import LAUNCHER
 from torchdevice.answers.rows import LOSSES, TRUTH_PACKAGES, Row
 from torchdevice.ledger import Key, Simulated, simulations
 from torchdevice.translate.callers import INSTALLED, user_frame
 from torchdevice.translate.engine import dress
 from torchdevice.translate.translator import Translator
+from torchdevice.twins import constant
 
 _getframe = sys._getframe
 _UNCOUNTED: Iterator[int] = itertools.repeat(0)
@@ -29,6 +29,9 @@ class Audience:
         self.ledger = simulations
         self.places: dict[Key, Iterator[int]] = self.ledger.places
         self.target = ""
+        # Pairs (wrapper, original) without a twin: torch itself gets the answer, or the original.
+        self.answered: list[tuple[Any, Any]] = []
+        self.truthful: list[tuple[Any, Any]] = []
         self._constants: list[tuple[Any, Any, Any]] = []  # wrapper, original, answer
         self._truthful: dict[str, bool] = {}
 
@@ -92,6 +95,8 @@ class Audience:
         wrapper = dress(call, original, path)
         if row.constant:
             self._constants.append((wrapper, original, answer))
+        else:
+            (self.truthful if row.truth else self.answered).append((wrapper, original))
         return wrapper
 
     def traced_twins(self) -> Iterator[tuple[Any, Any, Any]]:
@@ -103,11 +108,7 @@ class Audience:
     def _twin(self, original: Any, answer: Any) -> Any:
         """The function that torch's compiler traces instead of a wrapper. It reads no frames and returns a constant."""
 
-        @constant_when_traced
-        def decided(*args: Any, **kwargs: Any) -> Any:
+        def answered(*args: Any, **kwargs: Any) -> Any:
             return (answer if self.translator.in_force else original)(*args, **kwargs)
 
-        def twin(*args: Any, **kwargs: Any) -> Any:
-            return decided(*args, **kwargs)
-
-        return twin
+        return constant(answered)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from torchdevice import twins
 from torchdevice._torch import compilers, core, imports
 from torchdevice._torch.core import RealDevice
 from torchdevice.answers import (
@@ -227,6 +228,14 @@ class Masquerades:
                 compilers.register_script_builtin(each.value, each.value.__wrapped__)
         return _Built(host, target, made, failures.Failures(self.audience, target))
 
+    def _leave_classes_untraced(self, selected: _Built) -> Callable[[], object]:
+        """For torch's compiler, the classes that replace its own are code of the program: contexts, streams, events."""
+        made = {id(each.value): each for each in selected.replacements if isinstance(each.value, type)}
+        classes = [*(each.value for each in made.values()), *map(resolve_path, self.ordered)]
+        # With one device, choosing it changes nothing.
+        chosen = [each.value for each in made.values() if each.name == "device"] if selected.target.count == 1 else []
+        return compilers.leave_classes_untraced(classes, dict.fromkeys(chosen, twins.no_context))
+
     @property
     def ordered(self) -> dict[str, Any]:
         """The classes that replace torch.Stream and torch.Event while the selected replacements are applied."""
@@ -243,6 +252,7 @@ class Masquerades:
         """Apply what is not an attribute of torch: kernels, and modules that load later. Each step yields its undo."""
         selected = self._selected
         assert selected is not None
+        yield compilers.when_dynamo_is_imported(functools.partial(self._leave_classes_untraced, selected))
         yield self.audience.ledger.forget_places  # end all replacements, also through names that user code has bound
         later = lightning.REGISTRIES_LATER
         if isinstance(selected.target, Cpu):

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torchdevice._torch import compilers, imports
 from torchdevice._torch import distributed as private
+from torchdevice._torch import imports
 from torchdevice._torch.core import RealDevice, RealTensor
 from torchdevice.answers.audience import Audience
 from torchdevice.answers.rows import Kind, Row
@@ -334,7 +334,6 @@ class Distributed:
         """Watch for the first group, and for modules that are imported later. Yields an undo per step."""
         yield self._undo_first_group
         if dist.is_available():
-            yield compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
             for row in LATER:
                 yield self._when_loaded(*row)
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from torchdevice._torch.compilers import constant_when_traced
 from torchdevice._torch.core import RealDevice, RealTensor, forget_default_device, unseen_by_modes
 from torchdevice.errors import explain_error
 from torchdevice.policy.dtypes import dtype_on
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.policy.resolve import Caller
 from torchdevice.translate import changes
-from torchdevice.translate.dtypes import narrowed, note, traced_dtype
+from torchdevice.translate.dtypes import narrowed, note
 from torchdevice.translate.engine import Function, dress
 from torchdevice.translate.sharing import is_writable, told_of_copy
 from torchdevice.translate.subclasses import PLAIN, modes, shown_to
 from torchdevice.translate.translator import Translator
+from torchdevice.twins import any_tensor
 
 # Copies from the host to these can be asynchronous, so pinned memory is useful.
 PINNABLE = frozenset({"cuda", "xpu"})
@@ -67,7 +67,7 @@ def fresh_tensor(original: Function, path: str, translator: Translator, like_ten
 
     def elsewhere(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if device is None and translator.in_force:
-            if kwargs.get("out") is not None or (like_tensors and _any_tensor(args, kwargs)):
+            if kwargs.get("out") is not None or (like_tensors and any_tensor(args, kwargs)):
                 return seen(*args, **kwargs)
             generator = kwargs.get("generator")
             if generator is not None:  # sample on the generator's device, then move to the device for "none given"
@@ -114,49 +114,6 @@ def tensor_like(original: Function, path: str, translator: Translator, function:
 
     seen = shown_to(factory, original, inputs=1) if function else original
     return dress(factory, original, path)
-
-
-def traceable(original: Function, path: str, translator: Translator, mode: str) -> Function:
-    """The function that torch's compiler traces instead of a wrapper of the kind `mode`. Its decision is a constant."""
-
-    @constant_when_traced
-    def decided(asked: Any) -> Any:
-        return translator.translate_traced(asked, path)
-
-    @constant_when_traced
-    def dtype_there(device: Any, dtype: Any) -> Any:
-        return traced_dtype(device, dtype, path, translator)
-
-    def made(where: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        dtype = kwargs.get("dtype")
-        return original(*args, **(kwargs if dtype is None else {**kwargs, "dtype": dtype_there(where, dtype)}))
-
-    def fresh(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("generator") is None and kwargs.get("out") is None:
-            kwargs["device"] = decided(kwargs.get("device"))
-        return made(kwargs.get("device"), args, kwargs)
-
-    def unless_tensors(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("device") is not None or not _any_tensor(args, kwargs):
-            kwargs["device"] = decided(kwargs.get("device"))
-        return made(kwargs.get("device"), args, kwargs)
-
-    def like(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("device") is not None:
-            kwargs["device"] = decided(kwargs["device"])
-        return made(kwargs.get("device") or (args[0].device if args else None), args, kwargs)
-
-    @constant_when_traced
-    def state() -> Any:
-        return any_autocast(original, path, translator)()
-
-    return {"fresh": fresh, "unless_tensors": unless_tensors, "like": like, "state": state}[mode]
-
-
-def _any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return any(isinstance(value, RealTensor) for value in args) or any(
-        isinstance(value, RealTensor) for value in kwargs.values()
-    )
 
 
 def _is_cpu(device: Any) -> bool:

@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from torchdevice._torch.core import RealDevice, RealTensor, unseen_by_modes
 from torchdevice.translate.dtypes import blocking, narrowed
@@ -23,28 +24,32 @@ def convert_to(original: Function, path: str, translator: Translator, fills: boo
     """
     aliases = translator.aliases
     settled = translator.settled
-    seen = as_torch_sees_it(original, "to") if path == "torch.Tensor.to" else original
+    shown = path == "torch.Tensor.to"
+    seen = as_torch_sees_it(original, "to") if shown else original
 
     def to(self: Any, asked: Any = _ABSENT, /, *args: Any, **kwargs: Any) -> Any:
-        try:
-            known = asked in settled
-        except TypeError:  # unhashable: not a device, torch raises an error
-            known = True
-        if known and (self.__class__ is RealTensor or self.__class__ in PLAIN):
-            # Fast path: a call with a single argument is the most frequent case.
+        if self.__class__ is RealTensor or self.__class__ in PLAIN:
             try:
-                if not args and not kwargs:
-                    if not fills:
-                        return original(self, asked)
-                    moved = original(self, asked)
-                    if moved is self and aliases.watching and isinstance(asked, (str, RealDevice)):
-                        aliases.note(translator, self, path, asked, asked)
-                    return moved
-                if translator.blocks:
-                    args, kwargs = blocking(args, kwargs)
-                return original(self, asked, *args, **kwargs)
-            except (TypeError, RuntimeError) as refusal:
-                return narrowed(refusal, original, (self, asked, *args), kwargs, path, translator)
+                known = asked in settled
+            except TypeError:  # unhashable: not a device, torch raises an error
+                known = True
+            if known:
+                # Fast path: a call with a single argument is the most frequent case.
+                try:
+                    if not args and not kwargs:
+                        if not fills:
+                            return original(self, asked)
+                        moved = original(self, asked)
+                        if moved is self and aliases.watching and isinstance(asked, (str, RealDevice)):
+                            aliases.note(translator, self, path, asked, asked)
+                        return moved
+                    if translator.blocks:
+                        args, kwargs = blocking(args, kwargs)
+                    return original(self, asked, *args, **kwargs)
+                except (TypeError, RuntimeError) as refusal:
+                    return narrowed(refusal, original, (self, asked, *args), kwargs, path, translator)
+        elif not shown and is_dynamo_compiling():  # the compiler traces this; methods of tensors inside are translated
+            return original(self, *(() if asked is _ABSENT else (asked, *args)), **kwargs)
         return elsewhere(self, asked, args, kwargs)
 
     def elsewhere(self: Any, asked: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -81,6 +86,8 @@ def move_to_cpu(original: Function, path: str, translator: Translator, to: Funct
     shown = path == "torch.Tensor.cpu"
 
     def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not shown and is_dynamo_compiling():
+            return original(self, *args, **kwargs)
         given = shown_again() if shown else None
         if given is None:
             given = translator.translate("cpu", path, moving=True)
@@ -133,6 +140,8 @@ def move_to_accelerator(original: Function, path: str, translator: Translator, t
     shown = path == f"torch.Tensor.{kind}"
 
     def accelerate(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not shown and is_dynamo_compiling():
+            return original(self, *(() if device is None else (device, *args)), **kwargs)
         where = shown_again() if shown else None
         if where is not None:
             if mode_has_a_say():

@@ -11,16 +11,18 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 
 from torchdevice._torch import compilers, core
+from torchdevice._torch.builds import NATIVE
 from torchdevice.policy.hosts import is_accelerator
 from torchdevice.translate import adapters, classes, dtypes, loading, moves, saving, scripting, subclasses
 from torchdevice.translate.engine import Replacement, dress
 from torchdevice.translate.translator import Translator
+from torchdevice.twins import Twins
 
 Adapter = Callable[..., Any]
 
@@ -30,6 +32,8 @@ NARROWING = "narrowing"  # only if the target (mps) lacks float64
 LEAVING = "leaving"  # only if "none given" and "cpu" are not redirected
 ALONE = "alone"  # only if there is no accelerator
 
+ITSELF = "itself"  # torch's compiler traces the replacement, which then calls the original
+
 
 @dataclass(frozen=True)
 class Point:
@@ -38,7 +42,9 @@ class Point:
     - `path`: the public name.
     - `adapter`, `options`: make the replacement.
     - `when`: the condition, one of the constants above.
-    - `traced`: the kind of function that torch's compiler traces instead.
+    - `traced`: the kind of function that torch's compiler traces instead, a method of `twins.Twins`; or ITSELF. None: a
+      method of tensors stays in the graph by its name. Other replacements are treated like the original if that is a
+      node of graphs, and break the graph otherwise.
     - `within`: a package whose modules have imported the name.
     """
 
@@ -48,6 +54,12 @@ class Point:
     when: str = ALWAYS
     traced: str | None = None
     within: str = ""
+
+    @property
+    def twin(self) -> str | None:
+        """The kind of twin."""
+        owner, _, name = self.path.rpartition(".")
+        return self.traced or ("method" if owner == TENSOR and not name.startswith("__") else None)
 
 
 @dataclass(frozen=True)
@@ -76,9 +88,9 @@ WRITTEN = (
     Point("torch.serialization.location_tag", saving.location_tag, when=FILLING, within="torch.package"),
     Point("torch.package.PackageImporter.load_pickle", loading.packaged_load),
     Point(core.UNPACKAGE_SCRIPT, loading.packaged_script),
-    Point("torch.set_default_device", adapters.set_default),
+    Point("torch.set_default_device", adapters.set_default, traced="first"),
     Point("torch.get_default_device", adapters.get_default, when=FILLING),
-    Point("torch.get_device_module", adapters.device_module),
+    Point("torch.get_device_module", adapters.device_module, traced="module"),
     Point("torch.random.fork_rng", adapters.fork_rng),
     Point("torch.from_numpy", adapters.result_follows, when=FILLING),
     Point("torch.frombuffer", adapters.result_follows, when=FILLING),
@@ -90,8 +102,8 @@ WRITTEN = (
     Point("torch.amp.autocast_mode.autocast.__enter__", adapters.autocast_enter),
     Point("torch.amp.autocast_mode.autocast.__exit__", adapters.autocast_exit),
     Point(compilers.ANY_AUTOCAST, adapters.any_autocast, traced="state"),
-    Point(core.CAPTURABLE, adapters.types_with_target, within="torch.optim"),
-    Point(core.FOREACH_SUPPORT, adapters.supported_on_target, within="torch.nn.utils"),
+    Point(core.CAPTURABLE, adapters.types_with_target, traced="state", within="torch.optim"),
+    Point(core.FOREACH_SUPPORT, adapters.supported_on_target, traced="state", within="torch.nn.utils"),
     Point(core.ATTENTION_KERNELS, adapters.attention_kernels),
     Point("torch.export.load", loading.exported_load),
     Point("torch.amp.autocast_mode.custom_fwd", adapters.parameter, {"name": "device_type", "as_type": True}),
@@ -207,16 +219,17 @@ def _movers() -> Iterator[Point]:
         # torch.Tensor inherits its methods from C. In other classes, an inherited method is patched in its own class.
         methods = dir(torch.Tensor) if owner == TENSOR else vars(_resolve(owner))
         to = f"{owner}.to"
+        traced = None if owner == TENSOR else ITSELF
         if "to" in methods:
-            yield Point(to, moves.convert_to, when=LEAVING)
-            yield Point(to, moves.convert_to, {"fills": True}, FILLING)
+            yield Point(to, moves.convert_to, when=LEAVING, traced=traced)
+            yield Point(to, moves.convert_to, {"fills": True}, FILLING, traced)
         if "cpu" in methods:
-            yield Point(f"{owner}.cpu", moves.move_to_cpu, {"to": to}, FILLING)
+            yield Point(f"{owner}.cpu", moves.move_to_cpu, {"to": to}, FILLING, traced)
         if owner == TENSOR:
             yield Point(f"{owner}.cpu", moves.stay_on_cpu, when=ALONE)
         for kind in accelerators:
             if kind in methods:
-                yield Point(f"{owner}.{kind}", moves.move_to_accelerator, {"to": to, "kind": kind})
+                yield Point(f"{owner}.{kind}", moves.move_to_accelerator, {"to": to, "kind": kind}, traced=traced)
 
 
 def _accelerator_functions() -> Iterator[Point]:
@@ -271,9 +284,29 @@ class Replacements:
     def traced_twins(self) -> Iterator[tuple[Any, Any, Any]]:
         """Triples of (replacement, original, twin) for torch's compiler."""
         for point, original, replacements in self._build():
-            if point.traced is not None:
-                twin = adapters.traceable(original, point.path, self._translator, point.traced)
-                yield replacements[0].value, original, twin
+            if point.twin not in (None, ITSELF):
+                yield replacements[0].value, original, self._twin(point, original, replacements[0].value)
+
+    def traced(self) -> Iterator[Any]:
+        """The replacements that torch's compiler traces."""
+        for point, _, replacements in self._build():
+            if point.traced == ITSELF:
+                yield replacements[0].value
+
+    def _twin(self, point: Point, original: Any, wrapper: Any) -> Any:
+        def device(asked: Any) -> Any:
+            return self._translator.translate_traced(asked, point.path)
+
+        def dtype(where: Any, wide: torch.dtype) -> torch.dtype:
+            return dtypes.traced_dtype(where, wide, point.path, self._translator)
+
+        return getattr(Twins(original, wrapper, device, dtype), point.twin or "")()
+
+    def kept_in_graphs(self) -> Iterator[tuple[Any, Any]]:
+        """Pairs of (replacement, original) that torch's compiler treats alike."""
+        for point, original, replacements in self._build():
+            if point.twin is None and isinstance(replacements[0].value, FunctionType):
+                yield replacements[0].value, original
 
     def _build(self) -> list[tuple[Point, Any, list[Replacement]]]:
         if self._built is None:
@@ -305,10 +338,11 @@ class Replacements:
         if name == "__new__":
             value = staticmethod(value)
         places = [Replacement(point.path, owner, name, value)]
+        # Not in torch._C: torch compares the types of objects with the classes there.
         places += [
             Replacement(f"{alias}.{name}", sys.modules[alias], name, value)
             for alias in dict.fromkeys((*_aliases(point.within), getattr(original, "__module__", None) or "torch"))
-            if sys.modules[alias] is not owner and getattr(sys.modules[alias], name, None) is original
+            if sys.modules[alias] not in (owner, NATIVE) and getattr(sys.modules[alias], name, None) is original
         ]
         return places
 

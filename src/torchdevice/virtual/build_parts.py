@@ -21,14 +21,14 @@ from typing import Any
 
 import torch
 
-from torchdevice._torch import builds
+from torchdevice._torch import builds, compilers
 from torchdevice._torch.core import legacy_tensor_types
 from torchdevice._torch.imports import when_imported
 from torchdevice.answers import outside
 from torchdevice.answers.audience import Audience
 from torchdevice.answers.packages import is_installed
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
-from torchdevice.translate.engine import apply
+from torchdevice.translate.engine import apply, dress
 from torchdevice.translate.translator import translator
 from torchdevice.virtual.library import Library
 
@@ -247,7 +247,8 @@ def install_legacy_types() -> None:
 
     vars(new)["__wrapped__"] = original_new  # torch's compiler compares signatures
     torch.Tensor.__new__ = staticmethod(new)
-    torch.Tensor.type = tensor_type
+    # torch's compiler takes a bound method for a method of tensors only if it has the name under which it is found.
+    torch.Tensor.type = dress(tensor_type, original_type, "torch.Tensor.type")
     builds.replace_set_default_tensor_type(set_default_tensor_type)
 
 
@@ -310,6 +311,7 @@ def _hide_triton() -> None:
 
 
 def install_compilers(kind: str) -> None:
+    compilers.when_dynamo_is_imported(compilers.leave_untraced)
     _inductor(kind)
     if kind != "mps":
         _hide_triton()
@@ -328,8 +330,7 @@ _kept: list[object] = []  # kept alive: a kernel is removed with the last refere
 def install_collectives(kind: str, on: str) -> None:
     def patch() -> None:
         module = sys.modules[C10D]
-        from torchdevice._torch import compilers, dispatcher
-        from torchdevice._torch import distributed as private
+        from torchdevice._torch import dispatcher
         from torchdevice.distributed import collectives  # torch.distributed is loaded now
 
         # c10d has no kernels for MPS. Tensors are copied to the CPU and back there.
@@ -340,7 +341,6 @@ def install_collectives(kind: str, on: str) -> None:
         collectives.apply()
         # gloo gives a sparse tensor new indices when it is done, so the twin no longer shares them with the tensor.
         _kept.extend(collectives.stage(kind, layout) for layout in (("", "Sparse") if copies else ("Sparse",)))
-        compilers.when_dynamo_is_imported(lambda: private.leave_untraced("torchdevice.distributed"))
 
     when_imported(C10D, "", patch)
 
