@@ -387,14 +387,18 @@ class Session:
         return self._applied is not None and path in self._applied.originals
 
     def confine_to_cpu(self, config: Config) -> None:
-        """In a worker process: translate, but to the CPU, because the accelerator belongs to the parent."""
+        """In a worker of a DataLoader: translate, but to the CPU, because the accelerator belongs to the parent.
+
+        A request for a device that this process can use, and whose tensors it can send, is left alone.
+        """
+        named = _sendable(this_host().type)
         with self._lock:
             self._silent = True
             if self._config is None:
-                self.activate(target="cpu", policy=config.policy, packages=config.packages)
-            else:
-                now = self._translator.situation
-                self._translator.start(replace(now, host=Host("cpu"), at_first_decision=None, at_first_redirect=None))
+                self.activate(target=named or "cpu", policy=config.policy, packages=config.packages)
+            host = Host("cpu", named=named)
+            now = self._translator.situation
+            self._translator.start(replace(now, host=host, at_first_decision=None, at_first_redirect=None))
 
     def _in_forked_child(self) -> None:
         """Keep a child that cannot use its parent's accelerator on the CPU.
@@ -547,6 +551,16 @@ def _worker_replacement(config: Config) -> Iterator[Replacement]:
 def _worker_entry(config: Config, *args: Any, **kwargs: Any) -> Any:
     session.confine_to_cpu(config)
     return core.worker_loop(*args, **kwargs)
+
+
+def _sendable(kind: str) -> str:
+    """The type, if a process can send its tensors to another one: torch can do that for `cuda` only."""
+    if kind != "cuda":
+        return ""
+    from torchdevice import virtual  # only a host with CUDA needs it
+
+    there = virtual.installed()
+    return kind if there is None or there.on == "cpu" else ""
 
 
 def _count_cpu_memory(build_it: bool) -> Counter | None:

@@ -150,6 +150,17 @@ def test_no_request_ends_on_a_device_that_the_host_lacks(
         assert device.index is None or device.index < host.count
 
 
+@pytest.mark.parametrize("policy", ["accelerate", "portable"])
+def test_a_worker_uses_an_accelerator_only_if_it_is_named(policy: str) -> None:
+    host = Host("cpu", named="cuda")
+    for asked in ("cuda", "cuda:1"):
+        decision = resolve(parse(asked), host, policy)
+        assert (decision.device, decision.redirected) == (torch.device(asked), False)
+    for asked in (None, "cpu", "mps", "xpu:1"):
+        decision = resolve(parse(asked), host, policy)
+        assert (decision.device, decision.redirected) == (CPU, asked in ("mps", "xpu:1"))
+
+
 @pytest.mark.parametrize("bad", ["banana", "cuda:x", "cuda:-2", "", "cpu:-2", object(), [], True, -1, 1.5])
 def test_bad_requests_raise_what_torch_raises(bad: object) -> None:
     with pytest.raises((RuntimeError, TypeError)) as ours:

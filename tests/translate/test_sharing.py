@@ -187,6 +187,28 @@ def test_results_that_follow_their_input_on_cuda() -> None:
     _on_an_accelerator()
 
 
+@on("cuda")
+def test_pinning_what_is_on_the_accelerator() -> None:
+    """torch refuses it. Under `accelerate` the tensor may have been requested on the CPU."""
+    x = torch.zeros(2, device="cuda")
+    calls = [lambda: x.pin_memory(), lambda: torch.zeros(2, device="cuda", pin_memory=True)]
+
+    def outcome(call: Callable[[], torch.Tensor]) -> str:
+        try:
+            return str(call().is_pinned())
+        except RuntimeError as error:
+            return str(error)
+
+    plain = [outcome(call) for call in calls]
+    assert all("only dense cpu tensors can be pinned" in text.lower() for text in plain)
+    with torchdevice.redirect(policy="portable"):
+        assert [outcome(call) for call in calls] == plain
+        assert torch.zeros(2).pin_memory().is_pinned()
+    with torchdevice.redirect(policy="accelerate"):
+        assert [outcome(call) for call in calls] == ["True", "True"]
+        assert torch.zeros(2).pin_memory().is_pinned()
+
+
 def test_the_report_has_the_place(active: None) -> None:
     with pytest.warns(TorchDeviceWarning, match="Hint: `run --as cuda` keeps them apart"):
         kept = filled_and_kept()

@@ -357,13 +357,49 @@ def test_generators_are_reproducible() -> None:
     assert torch.equal(inside, torch.rand(1))
 
 
+PAGEABLE = {
+    "tensor": lambda: torch.arange(12.0).view(3, 4),
+    "transposed": lambda: torch.arange(12.0).view(3, 4).t(),
+    "slice": lambda: torch.arange(12.0)[3:],
+    "parameter": lambda: torch.nn.Parameter(torch.ones(3)),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "storage": lambda: torch.ones(3).untyped_storage(),
+}
+
+
+@pytest.mark.parametrize("name", PAGEABLE)
+def test_pinned_memory_is_a_copy(name: str) -> None:
+    """As on CUDA: a program that reuses a pinned buffer does not change the tensor that it was made from."""
+    source = PAGEABLE[name]()
+    pinned = source.pin_memory()
+    if isinstance(source, torch.UntypedStorage):
+        pinned[0] = 7
+        assert source[0] == 0
+        assert pinned.is_pinned()
+        assert not source.is_pinned()
+        return
+    assert (pinned.shape, pinned.stride() if name != "sparse" else None) == (
+        source.shape,
+        source.stride() if name != "sparse" else None,
+    )
+    assert type(pinned) is torch.Tensor
+    before = source.detach().clone()
+    with torch.no_grad():
+        pinned.mul_(3)
+    assert torch.equal(source.detach().to_dense(), before.to_dense())
+    if source.requires_grad:
+        source.pin_memory().sum().backward()
+        assert torch.equal(source.grad, torch.ones(3))
+
+
 def test_small_methods() -> None:
     x = torch.zeros(2, device="cuda")
+    pinned = x.pin_memory()
+    assert pinned.is_pinned()
+    assert pinned[1:].is_pinned()
+    assert pinned.pin_memory() is pinned
     assert not x.is_pinned()
-    assert x.pin_memory() is x
-    assert x.is_pinned()
-    assert x[1:].is_pinned()
-    assert not x.clone().is_pinned()
+    assert not pinned.clone().is_pinned()
     assert torch.zeros(2, pin_memory=True).is_pinned()
     assert not torch.zeros(2).to_sparse().is_pinned()
     assert x.get_device() == torch.get_device(x) == 0

@@ -6,6 +6,7 @@ import io
 import multiprocessing
 import threading
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -194,6 +195,35 @@ def test_threads_forks_and_loaders() -> None:
         for (x,) in loader:
             assert x.is_pinned()
             assert x.to("cuda", non_blocking=True).is_cuda
+
+
+MAKING = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Made(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        return torch.full((2,), i, device="cuda"), torch.ones(1).device.type
+
+if __name__ == "__main__":
+    for method in ("fork", "spawn"):
+        batches = list(DataLoader(Made(), 2, num_workers=1, multiprocessing_context=method))
+        assert [x.device for x, _ in batches] == [torch.device("cuda", 0)] * 2, batches
+        assert sum((x + torch.ones(2, device="cuda")).sum().item() for x, _ in batches) == 20
+        assert {kind for _, kinds in batches for kind in kinds} == {"cpu"}
+"""
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("policy", [(), ("--policy", "portable"), ("--policy", "accelerate")])
+def test_workers_send_what_they_make_on_the_device(policy: tuple[str, ...], tmp_path: Path) -> None:
+    """Without a session too, as on CUDA. A request without a device stays on the CPU."""
+    (tmp_path / "making.py").write_text(MAKING, encoding="utf-8")
+    session = ("-m", "torchdevice", "run", "-q", *policy) if policy else ()
+    done = run_python(*session, str(tmp_path / "making.py"), env={"TORCHDEVICE_VIRTUAL": "cuda"})
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.skipif(find_spec("torch._native") is None, reason=f"torch {torch.__version__} has no such kernels")

@@ -22,12 +22,14 @@ class Host:
     - `count`: the number of its devices.
     - `current`: the index of the current device.
     - `lost`: the type of an accelerator that this process cannot use, because its parent used it before the fork.
+    - `named`: the type of an accelerator that is used only if a request names it, in a worker of a DataLoader.
     """
 
     type: str
     count: int = 1
     current: int = 0
     lost: str = ""
+    named: str = ""
 
     @property
     def accelerated(self) -> bool:

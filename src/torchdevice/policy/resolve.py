@@ -165,6 +165,8 @@ def _by_table(request: Request, host: Host, policy: str, caller: Caller) -> Deci
         return Decision(_spelled(request), False, f"{request.type} is not an accelerator and is never redirected")
     if request.type == host.type:
         return _native(request, host)
+    if request.type == host.named:
+        return Decision(_spelled(request), False, f"this host has {host.named}, and a worker may send its tensors")
     if host.lost:
         reason = f"a forked process cannot use {host.lost} after its parent has used it, so it uses the CPU"
     else:

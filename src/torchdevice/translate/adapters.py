@@ -122,8 +122,11 @@ def _is_cpu(device: Any) -> bool:
 
 
 def can_pin(translator: Translator, device: Any) -> bool:
-    """Whether pinned memory is useful for a tensor on `device`."""
-    return (device is None or _is_cpu(device)) and translator.host.type in PINNABLE
+    """Whether torch is asked to pin memory for a tensor on `device`. It refuses tensors of an accelerator.
+
+    If requests for the CPU are redirected, a tensor on the accelerator may have been requested on the CPU.
+    """
+    return translator.host.type in PINNABLE and (device is None or _is_cpu(device) or not translator.fills)
 
 
 def convert_generator(original: Function, path: str, translator: Translator) -> Function:
@@ -495,12 +498,17 @@ def _on_cpu(value: Any) -> Any:
 
 
 def pin_memory(original: Function, path: str, translator: Translator) -> Function:
-    """`.pin_memory()`: only marks the tensor if the target cannot use pinned memory or already holds the tensor."""
+    """`.pin_memory()`: a marked copy if the target cannot use pinned memory or already holds the tensor.
+
+    DataLoader pins batches, which nothing else refers to. They are marked without a copy.
+    """
 
     def pin(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if translator.in_force and not can_pin(translator, self.device):
+        if not translator.in_force or can_pin(translator, self.device):
+            return original(self, *args, **kwargs)
+        if _is_marked(self) or translator.caller() is not Caller.USER:
             return marked_as_pinned(self)
-        return original(self, *args, **kwargs)
+        return marked_as_pinned(self.clone())
 
     return dress(pin, original, path)
 
@@ -516,6 +524,10 @@ def marked_as_pinned(value: Any) -> Any:
     return value
 
 
+def _is_marked(value: Any) -> bool:
+    return bool((_space_of_memory(value) or {}).get(_PINNED))
+
+
 def _space_of_memory(value: Any) -> dict[str, Any] | None:
     """The attributes of a tensor's storage, which live as long as its memory; None without storage (sparse)."""
     try:
@@ -528,7 +540,7 @@ def is_pinned(original: Function, path: str, translator: Translator) -> Function
     """`.is_pinned()`: also True for tensors that are only marked as pinned."""
 
     def pinned(self: Any, *args: Any, **kwargs: Any) -> bool:
-        if translator.in_force and (_space_of_memory(self) or {}).get(_PINNED):
+        if translator.in_force and _is_marked(self):
             return True
         return bool(original(self, *args, **kwargs))
 
