@@ -26,7 +26,7 @@ NOT_RUN = {
     "troubleshooting": ["torchdevice doctor"],
     "test-without-devices": ["pytest -p torchdevice.pytest_plugin tests"],
     "performance": ["torchdevice bench --quick"],
-    "distributed": ["torchdevice run -m torch.distributed.run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 ddp.py"],
+    "distributed": ["torchdevice run torchrun --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 ddp.py"],
     "notebooks": ["TORCHDEVICE=1 jupyter execute somebody-elses.ipynb", "torchdevice scan somebody-elses.ipynb"],
 }
 MOST_LINES = 160  # a longer page is two

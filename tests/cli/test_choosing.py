@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -120,6 +121,40 @@ def test_ways_to_start_a_program(here: Path) -> None:
     assert choose(["-"]) == Choice("portable", "a program on stdin cannot be read in advance")
     assert choose(["-m", "torch.distributed.run", "--nproc", "2", "train.py"]).reason == "train.py names no accelerator"
     assert choose(["-m", "pytest", "package::test"]).reason == "package/__main__.py:1 names cuda"
+
+
+LAUNCHER = f"{sysconfig.get_path('scripts')}/torchrun"
+
+
+@pytest.mark.parametrize(
+    "launcher", [["-m", "torch.distributed.run"], [LAUNCHER], ["-m", "pytest"], ["-m", "trace", "--count"]]
+)
+def test_what_a_launcher_starts_is_read(launcher: list[str], here: Path) -> None:
+    """Without a program in the arguments, it cannot be: pytest finds its tests itself."""
+    write(here, {"train.py": "x.cuda()", "plain.py": "0", "package/train.py": "x.cuda()"})
+    assert choose([*launcher, "--nproc", "2", "train.py"]) == Choice("portable", "train.py:1 names cuda")
+    assert choose([*launcher, "plain.py"]) == Choice("accelerate", "plain.py names no accelerator")
+    for option in ("-m", "--module"):
+        assert choose([*launcher, option, "train", "-x"]) == Choice("portable", "train.py:1 names cuda")
+        assert choose([*launcher, option, "package.train"]).reason == "package/train.py:1 names cuda"
+    name = Path(launcher[0]).name if launcher[0] != "-m" else launcher[1]
+    unread = Choice("portable", f"the program that {name} starts cannot be read")
+    for arguments in ([], ["-q"], ["-m", "not slow"], ["missing.py"]):
+        assert choose([*launcher, *arguments]) == unread
+
+
+def test_a_module_that_is_not_below_the_folder(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editable installation is the user's own code; what is in a folder of packages is not."""
+    sources, installed = tmp_path / "src", tmp_path / "site-packages"
+    write(sources, {"own/__init__.py": "", "own/train.py": "from own import net", "own/net.py": "x.cuda()"})
+    write(installed, {"foreign/__init__.py": "", "foreign/train.py": "x.cuda()"})
+    for folder in (sources, installed):
+        monkeypatch.syspath_prepend(folder)
+    assert choose(["-m", "own.train"]).reason.endswith("net.py:1 names cuda")
+    assert choose(["-m", "own"]).policy == "accelerate"
+    assert choose(["-m", "foreign.train"]).reason == "the program that foreign.train starts cannot be read"
+    assert choose(["-m", "__main__"]).policy == "portable"
+    assert choose(["-m", "json.tool"]).policy == "portable"
 
 
 def test_arguments_name_one_too(here: Path) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.checkout import installed_packages
 from tests.cli.harness import python, torchdevice, without_summary, write
 from torchdevice import __file__ as torchdevice_package
 from torchdevice.cli import main
-from torchdevice.cli.run import _VALUED, interpreter_flags, parser, settings, split
+from torchdevice.cli.run import _VALUED, installed_command, interpreter_flags, parser, settings, split
 
 TRAIN = """
 import torch
@@ -150,11 +151,10 @@ def test_every_device_of_spawn_trains(options: list[str], devices: list[str], tm
     assert len(without_summary(done.stderr)[1]) == 1
 
 
-def test_workers_of_torchrun_are_counted_by_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", [["-m", "torch.distributed.run"], ["torchrun"]])
+def test_workers_of_torchrun_are_counted_by_one_line(launcher: list[str], tmp_path: Path) -> None:
     write(tmp_path, {"ddp.py": TORCHRUN})
-    done = torchdevice(
-        "run", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ddp.py", tmp_path, cwd=tmp_path
-    )
+    done = torchdevice("run", *launcher, "--standalone", "--nproc-per-node", "2", "ddp.py", tmp_path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [(tmp_path / f"{rank}.txt").read_text() for rank in (0, 1)] == ["[3.0, 3.0] cpu\n"] * 2
     (line,) = without_summary(done.stderr)[1]
@@ -496,6 +496,16 @@ def test_flags_of_the_interpreter_are_handed_on(whole: str, words: str, flags: l
     assert interpreter_flags(whole.split(), words.split()) == flags
 
 
+def test_only_commands_that_are_python_scripts_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    scripts = Path(sysconfig.get_path("scripts"))
+    assert installed_command("torchrun") == str(scripts / "torchrun")
+    for word in ("python", "missing", "./torchrun", str(scripts / "torchrun")):
+        assert installed_command(word) == word
+    (tmp_path / "torchrun").touch()  # a script of the user's own
+    assert installed_command("torchrun") == "torchrun"
+
+
 def test_every_option_with_a_value_is_known_to_split() -> None:
     valued = {a.option_strings[0] for a in parser()._actions if a.nargs is None and a.option_strings}
     assert valued == {*_VALUED, "--report"}
@@ -513,6 +523,8 @@ def test_every_option_with_a_value_is_known_to_split() -> None:
         ["run", "--fallback", "gpu", "t.py"],
         ["run", "--strict", "--fallback", "cpu", "t.py"],
         ["run", "--strict", "--float64", "downcast", "t.py"],
+        ["run", "python", "t.py"],
+        ["run", "python3.11", "t.py"],
     ],
 )
 def test_bad_usage_is_one_line_and_status_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,11 @@ does not import torch, so that `run` starts fast.
 from __future__ import annotations
 
 import ast
+import importlib.util
+import itertools
 import os
 import re
+import sysconfig
 import tokenize
 import warnings
 import zipfile
@@ -45,6 +48,7 @@ OURS = ("torchdevice", "TorchDevice")
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 _MODULE = re.compile(r"\w{1,60}(\.\w{1,60}){0,9}")
 _LARGEST = 8 << 20  # a larger file is generated
+_FOLDERS_OF_PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True)
@@ -109,18 +113,53 @@ def _by_reading(texts: Iterable[_Text]) -> Choice:
 
 
 def _beginning(kind: str, rest: Sequence[str], arguments: Sequence[str]) -> Iterator[_Text]:
-    """The program itself. For an installed launcher (`-m torch.distributed.run`), the programs in its arguments."""
+    """The program itself. For an installed launcher (`-m pytest`, `bin/torchrun`), the programs in its arguments."""
     here = Path.cwd()
     if kind == "-c":
         yield _Text("the code", rest[0], here)
         return
     if kind == "-m":
-        found = [*_module(here, rest[0].split(".")), *_module(here, [*rest[0].split("."), "__main__"])]
-        yield from found
-        if not found:
-            yield from _given(arguments)
-        return
-    yield from _script(Path(kind))
+        yield from _program(here, rest[0]) or _own(rest[0]) or _launched(rest[0], arguments)
+    elif Path(kind).absolute().parent in _folders_of_scripts():
+        yield from _launched(Path(kind).name, arguments)
+    else:
+        yield from _script(Path(kind))
+
+
+def _program(root: Path, module: str) -> list[_Text]:
+    """What `-m module` runs, if it is below `root`."""
+    names = module.split(".")
+    return [*_module(root, names), *_module(root, [*names, "__main__"])]
+
+
+def _own(module: str) -> list[_Text]:
+    """The same for a module that Python finds elsewhere, and that is neither Python's nor in a folder of packages."""
+    try:
+        found = importlib.util.find_spec(module.partition(".")[0])  # imports nothing
+    except ValueError:  # `__main__`
+        return []
+    if found is None or not found.has_location or found.origin is None:
+        return []
+    place = Path(found.origin)
+    root = place.parents[1] if found.submodule_search_locations else place.parent
+    installed = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    if installed.intersection((root, *root.parents)) or _FOLDERS_OF_PACKAGES.intersection(root.parts):
+        return []
+    return _program(root, module)
+
+
+def _launched(launcher: str, arguments: Sequence[str]) -> list[_Text]:
+    found = [*_given(arguments)]
+    if not found:
+        raise _UnreadableError(f"the program that {launcher} starts")
+    return found
+
+
+def _folders_of_scripts() -> set[Path]:
+    """Where pip puts the commands of packages, for this Python and for this user."""
+    return {
+        Path(sysconfig.get_path("scripts", scheme)) for scheme in (sysconfig.get_default_scheme(), f"{os.name}_user")
+    }
 
 
 def _in_settings(path: Path) -> str | None:
@@ -132,7 +171,9 @@ def _in_settings(path: Path) -> str | None:
 
 
 def _given(arguments: Sequence[str]) -> Iterator[_Text]:
-    for word in arguments:
+    for option, word in itertools.pairwise(["", *arguments]):
+        if option in ("-m", "--module") and _MODULE.fullmatch(word):
+            yield from _program(Path.cwd(), word)
         path = Path(word.partition("::")[0])  # pytest's way to name a test
         if path.suffix == ".py" and path.is_file():
             yield from _script(path)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
@@ -43,6 +45,7 @@ STRICT = {"fallback": "off", "float64": "error"}
 # Times of operators are right only if CUDA launches synchronously. The variable is CUDA's.
 PROFILED = {PROFILE: "1", "CUDA_LAUNCH_BLOCKING": "1"}
 _LEVELS = {1: "INFO", 2: "DEBUG"}
+_LONGEST_FIRST_LINE = 512
 
 
 def parser() -> Parser:
@@ -107,6 +110,9 @@ def main(words: Sequence[str]) -> int:
         parsing.error("no program given: a script, -m MODULE, -c CODE or -")
     if len(program) == 1 and program[0] in ("-m", "-c"):
         parsing.error(f"{program[0]} needs an argument")
+    program[0] = installed_command(program[0])
+    if re.fullmatch(r"python(\d(\.\d+)?)?", program[0]) and not os.path.exists(program[0]):
+        parsing.error(f"{program[0]} is not a program; name only the script: torchdevice run train.py")
     if program[0].endswith((".html", ".json")):
         form = program[0].rpartition(".")[2]
         parsing.error(f"{program[0]} is not a program; write a report with --report {form}:{program[0]}")
@@ -144,6 +150,16 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         if word in _VALUED and rest:
             ours.append(rest.pop(0))
     return ours, rest
+
+
+def installed_command(word: str) -> str:
+    """The path of a command that a package has installed for this Python (`torchrun`), else the word itself."""
+    path = os.path.join(sysconfig.get_path("scripts"), word)
+    if os.path.exists(word) or os.path.basename(word) != word or not os.path.isfile(path):
+        return word
+    with open(path, "rb") as file:
+        first = file.readline(_LONGEST_FIRST_LINE)
+    return path if first.startswith(b"#!") and b"python" in first else word
 
 
 def interpreter_flags(whole: Sequence[str], words: Sequence[str]) -> list[str]:
