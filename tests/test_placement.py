@@ -203,5 +203,5 @@ def test_run_reports_it(tmp_path: Path) -> None:
     done = run_python("-m", "torchdevice", "run", *words)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "cuda:0\n"
-    assert done.stderr.splitlines()[0].startswith("torchdevice report: target cuda, placed on cuda:0 (")
+    assert done.stderr.splitlines()[0].startswith("torchdevice report: target virtual cuda on cpu, placed on cuda:0 (")
     assert json.loads(out.read_text())["context"]["placed"].startswith("cuda:0 (")

@@ -67,14 +67,6 @@ def _profiler(traced: bool) -> Profiler:
     return Profiler(traced)
 
 
-def _described(target: str | None) -> str:
-    """The target for the first line of a report: `cuda on mps` is a virtual cuda device backed by mps."""
-    there = virtual.installed()
-    if target is not None and there is not None and there.on != "cpu":
-        return f"{target} on {there.on}"
-    return target or "none: switched off"
-
-
 class Supervision:
     """The role of this process in a run. `reports`: whether it writes the report."""
 
@@ -95,9 +87,10 @@ class Supervision:
 
     def attach(self) -> None:
         """Install the hooks, after the session was started (or switched off by the user)."""
-        status = session.status()
+        status, there = session.status(), virtual.installed()
         self._context = Context(
-            target=_described(status.target),
+            target=status.target or "none: switched off",
+            computed_by=there.on if there is not None and there.device == status.target else "",
             policy=status.policy or "none",
             policy_reason=environment().get(POLICY_REASON, "") if status.policy else "",
             command=shlex.join([os.path.basename(sys.executable), *without_secrets(sys.orig_argv[1:])]),
@@ -108,7 +101,7 @@ class Supervision:
             },
         )
         tracebacks.hide()
-        device = f"a virtual {status.target}" if virtual.installed() is not None else status.target
+        device = f"a virtual {status.target}" if there is not None else status.target
         if device not in (None, "cuda"):
             sys.excepthook = tracebacks.followed_by(sys.excepthook, lambda error: packages.hint(error, str(device)))
         for hint in (moved_from_the_cpu, checks_the_type):

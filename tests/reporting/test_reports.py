@@ -46,6 +46,19 @@ def test_rows_group_places() -> None:
     )
 
 
+def test_a_virtual_device_is_named_with_its_backing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    context = Context("cuda", "portable", computed_by="mps")
+    line = REPORT.summary().replace("torchdevice: ", "torchdevice: virtual cuda on mps · ")
+    assert text.render(REPORT, context).startswith("torchdevice report: target virtual cuda on mps, policy portable")
+    assert f"\n{line} · 0.0 s" in text.render(REPORT, context)
+    data = json_report.as_data(REPORT, context)
+    assert (data["summary"], data["context"]["target"], data["context"]["computed_by"]) == (line, "cuda", "mps")
+    assert ">virtual cuda on mps · cuda → cpu · " in html_report.render(REPORT, context)
+    assert "<dd>virtual cuda on mps, policy portable</dd>" in html_report.render(REPORT, context)
+    destinations.write(REPORT, context, (Destination("summary"),))
+    assert capsys.readouterr().err.startswith(line)
+
+
 def test_answers_are_a_section_of_their_own(tmp_path: Path) -> None:
     totals = TOTALS | {Simulated("torch.cuda.device_count", "simulated", "cpu", Site("train.py", 3)): 4}
     report = Report.of(totals)

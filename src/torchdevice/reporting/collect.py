@@ -24,6 +24,7 @@ from torchdevice.ledger import (
 )
 from torchdevice.printable import printable
 
+PREFIX = "torchdevice: "  # of the summary
 Record = Redirect | Simulated | StandIn | Shortage  # `Changed` is a `Redirect`
 Totals = Mapping[Record, int]
 V = TypeVar("V", int, FallbackTotals, "Timed", "Memory")
@@ -248,6 +249,18 @@ class Context:
     process_seconds: float = 0.0  # of all processes together: the 100 % of shares
     policy_reason: str = ""  # set if `run` chose the policy
     placed: str = ""  # the device that `--place free` chose
+    computed_by: str = ""  # the device that computes for the target, if the target is a virtual device
+
+    @property
+    def device(self) -> str:
+        """The target: `mps`, or `virtual cuda on mps`."""
+        return f"virtual {self.target} on {self.computed_by}" if self.computed_by else self.target
+
+    def summary(self, report: Report) -> str:
+        """The summary of the report. It names the virtual device of the run, if there is one."""
+        if not self.computed_by:
+            return report.summary()
+        return f"{PREFIX}{self.device} · {report.summary().removeprefix(PREFIX)}"
 
     @property
     def chosen(self) -> list[str]:
@@ -422,7 +435,7 @@ class Report:
     def summary(self) -> str:
         """Give one line: redirections, their calls and places, operators that fell back, unsupported calls."""
         if self.empty:
-            return "torchdevice: nothing was redirected"
+            return f"{PREFIX}nothing was redirected"
         ways: dict[str, str] = {}
         for row in self.of_kind(REDIRECTED):
             ways.setdefault(f"{row.asked.partition(':')[0]} → {row.given}", row.given)
@@ -433,7 +446,7 @@ class Report:
                 parts.append(f"{counted(calls, 'call')} {KINDS[kind].counted} at {counted(places, 'place')}")
         parts.append(f"{counted(len({row.operator for row in self.fallbacks}), 'op')} fell back")
         parts.append(f"{self.count(UNSUPPORTED)[0]} unsupported")
-        return f"torchdevice: {' · '.join(parts)}"
+        return f"{PREFIX}{' · '.join(parts)}"
 
     def __str__(self) -> str:
         table: list[tuple[str, ...]] = [("API", "asked", "given", "calls", "first place")]

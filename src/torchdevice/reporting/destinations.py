@@ -79,7 +79,7 @@ def write(report: Report, context: Context, destinations: tuple[Destination, ...
         text.write_profile(report, sys.stderr)
     if SUMMARY in forms:
         # The text report already ends with the summary.
-        parts = [] if TEXT in forms else [report.summary(), *context.chosen]
+        parts = [] if TEXT in forms else [context.summary(report), *context.chosen]
         parts += [f"report in {', '.join(written)}"] * bool(written)
         hint = " (torchdevice run --report …)" if len(forms) == 1 and not report.empty else ""
         if parts:

@@ -34,7 +34,7 @@ def as_data(report: Report, context: Context) -> dict[str, Any]:
     }
     return {
         "schema": SCHEMA,
-        "summary": report.summary(),
+        "summary": context.summary(report),
         "context": dataclasses.asdict(context),
         "counts": counts,
         "rows": [_flat(row, "first") for row in report.rows],

@@ -115,12 +115,12 @@ def short(site: Site) -> str:
 def _headline(context: Context) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
     placed = f", placed on {context.placed}" if context.placed else ""
-    return f"torchdevice report: target {context.target}{placed}, policy {context.policy} ({versions})"
+    return f"torchdevice report: target {context.device}{placed}, policy {context.policy} ({versions})"
 
 
 def last_line(report: Report, context: Context) -> str:
     """The summary, the total time, and the time in fallbacks."""
-    parts = [report.summary(), f"{context.seconds:.1f} s"]
+    parts = [context.summary(report), f"{context.seconds:.1f} s"]
     if context.processes > 1:
         parts.append(f"{context.processes} processes")
     share = report.fallback_seconds / context.process_seconds if context.process_seconds else 0.0
