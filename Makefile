@@ -56,6 +56,8 @@ unit: $(VENV)/.installed
 # On a machine with an NVIDIA GPU and a torch of its own (2.9 or newer): nothing is installed.
 test-cuda:
 	PYTHONPATH=src $(PYTHON) -m pytest -m accelerated tests/accelerated
+	PYTHONPATH=src TORCHDEVICE_VIRTUAL=mps@cuda $(PYTHON) -m pytest -m accelerated tests/accelerated
+	PYTHONPATH=src TORCHDEVICE_VIRTUAL=xpu@cuda $(PYTHON) -m pytest -m accelerated tests/accelerated
 	PYTHONPATH=src TORCHDEVICE_TEST_ON=cuda $(PYTHON) -m pytest tests/virtual
 
 # Programs that we did not write, in every mode that this machine has (installs two gigabytes; most of an hour); writes

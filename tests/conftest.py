@@ -11,11 +11,16 @@ from pathlib import Path
 import pytest
 
 import torchdevice
+import torchdevice.virtual
 from tests import checkout, selection
+from tests.virtual import harness
 from torchdevice.ledger import shortages, stand_ins
 from torchdevice.session import session
 
 checkout.give_it_an_entry_point()
+# pytest imports torch before this file, to resolve a warning filter. Without an entry point torch installed no device.
+if (asked := os.environ.get("TORCHDEVICE_VIRTUAL")) and torchdevice.virtual.installed() is None:
+    harness.install(asked)
 ROOT = Path(__file__).parent.parent
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +21,8 @@ from torch.nn.utils import rnn
 from torch.utils import data
 from torch.utils.checkpoint import checkpoint
 
-import torchdevice
+import torchdevice.virtual
+from tests.virtual import harness
 
 pytestmark = [pytest.mark.accelerated, pytest.mark.filterwarnings("ignore")]
 TARGET = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "none"
@@ -156,6 +158,17 @@ def test_it_is_on_the_accelerator(make: Callable[[], Any]) -> None:
     assert make().device.type == TARGET
 
 
+def test_a_device_that_was_asked_for_is_the_accelerator() -> None:
+    asked, _, backing = os.environ.get("TORCHDEVICE_VIRTUAL", "").partition("@")
+    installed = torchdevice.virtual.installed()
+    if not asked:
+        assert installed is None
+        return
+    assert installed is not None
+    assert installed.device == TARGET == asked.partition(":")[0]
+    assert installed.on == (backing or harness.COMPUTING or "cpu")
+
+
 def test_device_objects_compare_equal_to_where_tensors_are() -> None:
     for spec in ("cpu", "cuda:0", TARGET + ":0"):
         assert torch.device(spec) == torch.zeros(1, device=spec).device
@@ -196,12 +209,15 @@ def test_numpy_and_lists() -> None:
         torch.ones(1, requires_grad=True).numpy()
 
 
+MISSING = "mps" if TARGET == "cuda" else "cuda"
+
+
 class Samples(data.Dataset[Any]):
     def __len__(self) -> int:
         return 8
 
     def __getitem__(self, index: int) -> Any:
-        assert data.get_worker_info() is None or torch.zeros(1, device="cuda").is_cpu
+        assert data.get_worker_info() is None or torch.zeros(1, device=MISSING).is_cpu
         return {"x": torch.randn(3), "n": np.ones(2, "f4"), "y": index, "s": "text", "t": (torch.zeros(1), [1.0])}
 
 
