@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import torchdevice
+from tests.virtual.harness import on
 from tools.docs import benchmarks as report
 from torchdevice.bench import BENCHMARKS, Figure, interleaved, runner
 from torchdevice.bench.runner import emit, read
@@ -40,6 +43,21 @@ def test_figures_travel_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> No
 )
 def test_a_limit_is_judged_by_the_digits_that_are_shown(figure: Figure, kept: bool | None, text: str) -> None:
     assert (figure.kept, str(figure)) == (kept, text)
+
+
+@on("mps:real")
+def test_the_gaps_by_hand_are_those_of_the_training_step() -> None:
+    from torchdevice.bench import fallbacks
+
+    step, gaps = fallbacks.training_step("mps"), fallbacks.gaps_of_step("mps")
+    torchdevice.activate(policy="portable")
+    step()
+    for call, arguments in gaps.values():
+        call(*(each.to("mps") for each in arguments))
+    calls: Counter[str] = Counter()
+    for row in torchdevice.report().fallbacks:
+        calls[row.operator] += row.calls
+    assert set(calls.values()) == {2}  # once in the step, once alone
 
 
 def test_ratios_are_taken_within_a_round_and_the_order_rotates() -> None:
