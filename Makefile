@@ -96,6 +96,7 @@ docs: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python -m tools.docs.packages > docs/packages.md
 	PYTHONPATH=src $(BIN)/python -m tools.docs.reference > docs/reference.md
 	PYTHONPATH=src $(BIN)/python -m tools.docs.benchmarks
+	PYTHONPATH=src $(BIN)/python -m tools.docs.backed
 	$(BIN)/python -m tools.specification.page
 	$(BIN)/python -m tools.realworld.report > /dev/null
 

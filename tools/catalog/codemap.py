@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 from torchdevice.answers import accelerator, outside
 from torchdevice.answers.outside import BUILDERS, OUTSIDE
@@ -59,11 +58,3 @@ def codebase_map(entries: Iterable[Entry], modules: dict[str, str]) -> str:
         shown = ", ".join(f"`{name}`" for name in examples[module][:3])
         lines.append(f"| `{module}` | {parts} | {shown} |")
     return "\n".join(lines)
-
-
-def put_into(path: Path, text: str) -> None:
-    """Replace the text between the markers."""
-    page = path.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from tools.catalog import pool, results, rows, values
-from tools.catalog.codemap import answering_modules, codebase_map, put_into
+from tools.catalog.codemap import BEGIN, END, answering_modules, codebase_map
 from tools.catalog.gaps import gaps
 from tools.catalog.pages import write_all
 from tools.catalog.results import Called, Run
 from tools.catalog.worker import HOSTS, PLAIN
+from tools.docs.sections import put_into
 from torchdevice.cli.catalog import torch_version
 
 DOCS = pool.ROOT / "docs"
@@ -64,7 +65,7 @@ def write_docs() -> None:
     results.ship(run.shipped())
     entries = rows.entries()
     write_all(DOCS, entries, gaps(entries, run.called), torch_version())
-    put_into(DOCS / "architecture.md", codebase_map(entries, answering_modules(entries)))
+    put_into(DOCS / "architecture.md", BEGIN, END, codebase_map(entries, answering_modules(entries)))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """torch's operator database on a virtual device that a real accelerator computes for, against that accelerator itself.
 
-    PYTHONPATH=src python -m tools.conformance.backed mps@cuda xpu@cuda        all dtypes
-    PYTHONPATH=src python -m tools.conformance.backed cuda mps@cuda float32    these, and the accelerator with itself
+    PYTHONPATH=src python -m tools.conformance.backed mps@cuda xpu@cuda         all dtypes
+    PYTHONPATH=src python -m tools.conformance.backed cuda mps@cuda float32     these, and the accelerator with itself
+    PYTHONPATH=src python -m tools.conformance.backed mps@cuda xpu@cuda a.json  another file for the figures
 
 Each sample runs in plain torch on the accelerator; what came out is kept. Then it runs on the virtual device: values,
 gradients and devices must be the same, of random operators too, because the seeds are equal. Samples that plain torch
 refuses there do not count, nor operators that need CUDA's own compiler. Prints a line of figures per device and dtype,
-and what went wrong.
+and what went wrong. The figures of virtual devices are kept in backed.json, which `tools.docs.backed` reads.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import torchdevice.virtual
+from tools.conformance import report
 from tools.conformance.run import ROOT, list_names, run_worker
 from tools.conformance.worker import is_refusal, samples_of
 from torchdevice.verify.samples import UNINITIALISED, copied, differs, outcome
@@ -134,7 +136,8 @@ def run(place: str, dtype: str, names: list[str], folder: str) -> list[Row]:
         return [row for rows in shards for row in rows]
 
 
-def report(place: str, dtype: str, rows: list[Row]) -> None:
+def printed(place: str, dtype: str, rows: list[Row]) -> dict[str, Any]:
+    """Prints the figures of one device and dtype, and returns them."""
     compared = [row for row in rows if row["status"] == "compared"]
     samples, same = (sum(row[what] for row in compared) for what in ("samples", "identical"))
     refused, wrong = (sum(len(row[what]) for row in compared) for what in ("refused", "wrong"))
@@ -149,12 +152,22 @@ def report(place: str, dtype: str, rows: list[Row]) -> None:
         elif row["wrong"]:
             print(f"  {row['op']}: {len(row['wrong'])} of {row['samples']}: {row['wrong'][0]}")
     sys.stdout.flush()
+    operators = {row["op"]: len(row.get("wrong", ())) for row in rows}
+    return {
+        "samples": samples,
+        "refused": refused,
+        "wrong": {op: number for op, number in operators.items() if number},
+        "ended": [row["op"] for row in rows if row["status"] != "compared"],
+    }
 
 
 def main() -> None:
-    places = [word for word in sys.argv[1:] if word.partition("@")[0] in DEVICES]
-    dtypes = [word for word in sys.argv[1:] if word not in places] or DTYPES
+    files = [Path(word) for word in sys.argv[1:] if word.endswith(".json")] or [report.BACKED]
+    words = [word for word in sys.argv[1:] if not word.endswith(".json")]
+    places = [word for word in words if word.partition("@")[0] in DEVICES]
+    dtypes = [word for word in words if word not in places] or DTYPES
     accelerator = places[-1].rpartition("@")[2]
+    machine = {"device": torch.get_device_module(accelerator).get_device_name(), "torch": str(torch.__version__)}
     os.environ["PYTHONHASHSEED"] = "0"  # the order of some samples is that of a set
     RESULTS.mkdir(parents=True, exist_ok=True)
     for dtype in dtypes:
@@ -167,7 +180,9 @@ def main() -> None:
             for place in places:
                 rows = run(place, dtype, [name for name in names if name not in ended], folder)
                 (RESULTS / f"{place.replace('@', '-on-')}-{dtype}.json").write_text(json.dumps(rows, indent=0))
-                report(place, dtype, rows)
+                figures = printed(place, dtype, rows)
+                if place != accelerator:
+                    report.keep(files[0], machine, place, dtype, figures)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ no comparison.
 """
 # Of the last run of `translated` on a real accelerator.
 REAL = Path(__file__).with_name("real.json")
+# Of the last run of `backed`.
+BACKED = Path(__file__).with_name("backed.json")
 COLUMNS = ("no sample", "passed", "refused")
 
 
@@ -43,6 +45,15 @@ def write(path: Path, results: Path) -> None:
         lines.append(f"\n## {name.replace('-', ' ')}\n")
         lines += [f"- `{row['op']}` {row['status']}: {row['error'][:160]}" for row in rest] or ["Everything passed."]
     path.write_text("\n".join([*lines, *real_accelerator()]) + "\n")
+
+
+def keep(file: Path, machine: dict[str, str], place: str, dtype: str, figures: dict[str, Any]) -> None:
+    """Adds the figures of `backed` for one device and dtype. Those of another machine or torch are removed."""
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    if kept.get("machine") != machine:
+        kept = {"machine": machine, "figures": {}}
+    kept["figures"].setdefault(place, {})[dtype] = figures
+    file.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def _ends(row: dict[str, str]) -> str:
