@@ -16,6 +16,7 @@ import torch.utils.checkpoint
 
 import torchdevice
 from tests.virtual.harness import on
+from torchdevice._torch import core
 from torchdevice.translate.callers import OURS
 from torchdevice.translate.points import Point, all_points
 
@@ -245,6 +246,7 @@ def made(body: str, device: str) -> Callable[[torch.Tensor], torch.Tensor]:
 def outcome(body: str, device: str, fullgraph: bool) -> str:
     """ "same" result as without the compiler; "breaks" the graph, which `fullgraph` forbids; or an error."""
     torch._dynamo.reset()
+    core.forget_default_device()  # compiled code that ran before may have set None
     x = torch.ones(2, device=device)
     try:
         expected = made(body, device)(x)

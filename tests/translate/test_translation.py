@@ -463,3 +463,11 @@ def test_nested_tensors_of_tensors_follow_the_device(active: None) -> None:
 def test_the_class_of_torch_device_is_no_local_one() -> None:
     """torch.compile saves guards on torch.device, and refuses objects whose class is local to a function."""
     assert type(torch.device).__qualname__ == type(torch.device).__name__
+
+
+def test_a_default_device_can_be_unset(active: None) -> None:
+    """torch 2.9 then fails in `torch.get_default_device()`."""
+    for device in ("cpu", "cuda"):
+        torch.set_default_device(device)
+        torch.set_default_device(None)
+        assert torch.get_default_device() == torch.device("cpu")

@@ -354,10 +354,10 @@ def set_default(original: Function, path: str, translator: Translator) -> Functi
     def set_default_device(device: Any) -> None:
         given = device if device is None else translator.translate(device, path)
         if given is not device and given == translator.settled_default:
-            original(None)
+            given = None
+        original(given)
+        if given is None:
             forget_default_device()
-        else:
-            original(given)
 
     return dress(set_default_device, original, path)
 
