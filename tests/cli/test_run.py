@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -552,6 +553,13 @@ def test_a_profile_says_so_where_float16_on_a_cpu_dominates(dtype: str, tmp_path
     done = torchdevice("run", "--target", "cpu", "--profile", "-c", program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Hint: float16 is slow on a CPU") == (dtype == "float16")
+
+
+@pytest.mark.parametrize("interpreter", ["python", "python3.11", sys.executable])
+def test_an_interpreter_is_no_program(interpreter: str) -> None:
+    done = torchdevice("run", interpreter, "train.py")
+    assert done.returncode == 2
+    assert f"{interpreter} is not a program; name only the script: torchdevice run train.py" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["html", "json"])

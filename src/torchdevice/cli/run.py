@@ -111,7 +111,8 @@ def main(words: Sequence[str]) -> int:
     if len(program) == 1 and program[0] in ("-m", "-c"):
         parsing.error(f"{program[0]} needs an argument")
     program[0] = installed_command(program[0])
-    if re.fullmatch(r"python(\d(\.\d+)?)?", program[0]) and not os.path.exists(program[0]):
+    named = os.path.basename(program[0])
+    if re.fullmatch(r"python(\d(\.\d+)?)?", named) and (named != program[0] or not os.path.exists(named)):
         parsing.error(f"{program[0]} is not a program; name only the script: torchdevice run train.py")
     if program[0].endswith((".html", ".json")):
         form = program[0].rpartition(".")[2]
