@@ -368,6 +368,14 @@ def test_a_tensor_subclass_is_captured_by_its_parts() -> None:
     assert (x.a.tolist(), y.a.tolist(), y.b.tolist()) == ([2, 2], [4, 4], [2, 2])
 
 
+def test_a_nested_tensor_is_replayed() -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device="cuda")
+    graph, y = captured(lambda: nested * 2)
+    nested.mul_(5)
+    graph.replay()
+    assert y.to_padded_tensor(0.0).tolist() == [[10, 10, 0], [10, 10, 10]]
+
+
 # --- results that depend on data --------------------------------------------------------------------------------
 
 

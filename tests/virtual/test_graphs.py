@@ -188,3 +188,15 @@ def test_a_capture_restores_a_tensor_whose_geometry_it_changes() -> None:
         square.add_(1)
         square.t_()
     assert square.tolist() == [[1, 2], [3, 4]]
+
+
+@on("cuda")
+def test_sparse_tensors_take_part_in_a_graph() -> None:
+    eye, dense = torch.eye(2, device="cuda"), torch.ones(2, 2, device="cuda")
+    compressed, sparse = eye.to_sparse_csr(), eye.to_sparse()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        products = compressed @ dense, torch.sparse.mm(sparse, dense), (sparse * 2).to_dense() + dense
+    dense.fill_(3)
+    graph.replay()
+    assert [each.tolist() for each in products] == [[[3, 3], [3, 3]], [[3, 3], [3, 3]], [[5, 3], [3, 5]]]

@@ -104,13 +104,23 @@ def test_the_debug_mode_lets_go_on_what_does(name: str) -> None:
     torch.cuda.set_sync_debug_mode("default")
 
 
+WAITING_FOR_ALL: dict[str, Callable[[torch.Tensor], object]] = {
+    "device": lambda x: torch.cuda.synchronize(),
+    "accelerator": lambda x: torch.accelerator.synchronize(),
+    "stream": lambda x: torch.cuda.current_stream().synchronize(),
+}
+REFUSED = {name: call for name, call in WAITING.items() if name != "masked write"} | WAITING_FOR_ALL
+
+
 @on("cuda")
-@pytest.mark.parametrize("name", [name for name in WAITING if name != "masked write"])
+@pytest.mark.parametrize("name", REFUSED)
 def test_a_capture_refuses_what_waits(name: str) -> None:
     x = torch.tensor([1.0, 2.0, 3.0], device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    with pytest.raises(RuntimeError, match="not permitted when stream is capturing"), torch.cuda.graph(graph):
-        WAITING[name](x)
+    graph, said = torch.cuda.CUDAGraph(), "not permitted when stream is capturing"
+    with pytest.raises(torch.AcceleratorError, match=said) as refused, torch.cuda.graph(graph):
+        REFUSED[name](x)
+    assert refused.value.error_code == 900
+    torch.cuda.synchronize()
 
 
 @on("cuda")

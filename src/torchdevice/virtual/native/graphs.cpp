@@ -106,6 +106,11 @@ const StorageImpl* storage_of(const Tensor& t) {
   return impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
 }
 
+// Sparse tensors have no storage; torch's `is_alias_of` raises an error for them.
+bool share_memory(const Tensor& a, const Tensor& b) {
+  return a.is_same(b) || (storage_of(a) != nullptr && storage_of(a) == storage_of(b));
+}
+
 bool is_in_pool_of(const Graph& graph, const Tensor& t) {
   auto* impl = t.unsafeGetTensorImpl();
   return impl->has_storage() && is_of_pool(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks(), graph.pool);
@@ -178,7 +183,7 @@ void capture_call(
   for (const auto& r : noted.results)
     each_tensor(r, [&](const Tensor& t) {
       bool is_input = false;
-      for (const auto& a : noted.arguments) each_tensor(a, [&](const Tensor& in) { is_input |= in.is_alias_of(t); });
+      for (const auto& a : noted.arguments) each_tensor(a, [&](const Tensor& in) { is_input |= share_memory(in, t); });
       if (!is_input && storage_of(t)) graph.own.insert(storage_of(t));
     });
   for (auto* values : {&noted.arguments, &noted.results})
@@ -284,7 +289,7 @@ void capture_replay(int64_t graph) {
       each_tensor(noted.results[i], [&](const Tensor& t) { into.push_back(t); });
       each_tensor(stack[stack.size() - noted.results.size() + i], [&](const Tensor& t) { from.push_back(t); });
       for (size_t k = 0; k < into.size(); k++)
-        if (!into[k].is_alias_of(from[k])) into[k].copy_(from[k]);
+        if (!share_memory(into[k], from[k])) into[k].copy_(from[k]);
     }
   }
 }

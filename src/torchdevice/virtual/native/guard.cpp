@@ -186,6 +186,7 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     if (!backing.is_host()) return backing.guard().synchronizeStream(backing.stream(stream));
+    if (capturing()) refuse_to_wait();
     wait_until(busy().of(stream));
   }
   virtual bool isStreamCapturing(const c10::Stream&) const { return capturing(); }
@@ -292,6 +293,7 @@ double milliseconds_between(int64_t from, int64_t to) {
 
 void synchronize(DeviceIndex device) {
   if (!backing.is_host()) return backing.guard().synchronizeDevice(backing.device(checked(device)).index());
+  if (capturing()) refuse_to_wait();
   wait_until(busy().of(checked(device)));
 }
 
