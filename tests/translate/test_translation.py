@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import rnn
+from torch.utils import data
 
 import torchdevice
 
@@ -365,6 +366,41 @@ PAGEABLE = {
     "sparse": lambda: torch.eye(3).to_sparse(),
     "storage": lambda: torch.ones(3).untyped_storage(),
 }
+
+# Factories that are asked for pinned memory, with a tensor that gives them its device.
+PINNED_FACTORIES = {
+    "zeros": lambda x: torch.zeros(2, pin_memory=True),
+    "empty_like": lambda x: torch.empty_like(x, pin_memory=True),
+    "new_empty": lambda x: x.new_empty(2, pin_memory=True),
+    "new_zeros": lambda x: x.new_zeros(2, pin_memory=True),
+    "new_full": lambda x: x.new_full((2,), 1.0, pin_memory=True),
+}
+
+
+@pytest.mark.parametrize("name", PINNED_FACTORIES)
+def test_factories_make_pinned_tensors(name: str, active: None) -> None:
+    x = torch.ones(2)
+    assert PINNED_FACTORIES[name](x).is_pinned()
+    assert not x.is_pinned()
+    assert not torch.empty_like(x).is_pinned()
+
+
+WHOLE_SAMPLES = {
+    "dataset": lambda x: data.DataLoader(data.TensorDataset(x), batch_size=None, pin_memory=True),
+    "list": lambda x: data.DataLoader([(x,)], batch_size=None, pin_memory=True),
+    "collated": lambda x: data.DataLoader([(x,)], collate_fn=lambda samples: samples[0], pin_memory=True),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_SAMPLES)
+def test_pinned_batches_are_not_the_data(name: str, active: None) -> None:
+    """Without workers, a batch may be a sample of the dataset itself."""
+    x = torch.arange(4.0)
+    for (batch,) in WHOLE_SAMPLES[name](x):
+        assert batch.is_pinned()
+        batch.mul_(10)
+    assert x.tolist() == [0, 1, 2, 3]
+    assert not x.is_pinned()
 
 
 @pytest.mark.parametrize("name", PAGEABLE)

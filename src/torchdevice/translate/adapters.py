@@ -105,6 +105,9 @@ def tensor_like(original: Function, path: str, translator: Translator, function:
                 known = True
             if not known:
                 kwargs["device"] = translator.translate(device, path)
+        if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, kwargs.get("device")):
+            del kwargs["pin_memory"]
+            return marked_as_pinned(factory(*args, **kwargs))
         try:
             if args and args[0].__class__ in PLAIN and not modes:
                 return original(*args, **kwargs)
@@ -498,17 +501,12 @@ def _on_cpu(value: Any) -> Any:
 
 
 def pin_memory(original: Function, path: str, translator: Translator) -> Function:
-    """`.pin_memory()`: a marked copy if the target cannot use pinned memory or already holds the tensor.
-
-    DataLoader pins batches, which nothing else refers to. They are marked without a copy.
-    """
+    """`.pin_memory()`: a marked copy if the target cannot use pinned memory or already holds the tensor."""
 
     def pin(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not translator.in_force or can_pin(translator, self.device):
             return original(self, *args, **kwargs)
-        if _is_marked(self) or translator.caller() is not Caller.USER:
-            return marked_as_pinned(self)
-        return marked_as_pinned(self.clone())
+        return self if _is_marked(self) else marked_as_pinned(self.clone())
 
     return dress(pin, original, path)
 
