@@ -33,7 +33,7 @@ class Real(Device):
         self.module: Any = getattr(torch, host.type, None)
         self.ooms = 0
         # What was accumulated at the last reset.
-        self._removed, self._ooms_removed = [0] * count, 0
+        self._removed, self._ooms_removed = [0] * count, [0] * count
 
     def peak(self, index: int) -> Peak:
         """Needed unless the device counts its memory itself."""
@@ -44,7 +44,7 @@ class Real(Device):
         reserved = max(allocated, self.reserved(index))
         peak = self.peak(index)
         tensors = self._figures(index, allocated, peak.allocated(allocated))
-        ooms = self.failed() - self._ooms_removed
+        ooms = self.failed() - self._ooms_removed[index]
         return Usage(tensors, self._figures(index, reserved, peak.reserved(reserved)), ooms=ooms)
 
     def highest_allocated(self, index: int) -> int:
@@ -73,7 +73,7 @@ class Real(Device):
 
     def reset_accumulated(self, index: int) -> None:
         self._removed[index] = self.peak(index).allocated(self.allocated(index))
-        self._ooms_removed = self.failed()
+        self._ooms_removed[index] = self.failed()
 
     def free_and_total(self, index: int) -> tuple[int, int]:
         total = self.describe(index).total_memory
