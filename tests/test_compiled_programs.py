@@ -6,7 +6,8 @@ is at least one program for each function that a session replaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy
@@ -45,6 +46,11 @@ MOVES = {
     "unbound cpu": "return torch.Tensor.cpu(x).to(DEVICE) + 1",
     "unbound factories": "return torch.Tensor.new_zeros(x, 2) + torch.Tensor.new_tensor(x, [1.0, 2.0])",
     "type": "return x.type(torch.float64) + torch.Tensor.type(x, torch.float64)",
+    "dtype of Python": "return x + torch.zeros(2, dtype=float, device=DEVICE)",
+    "number": "return x.sum().item()",
+    "subclass": "return subclass.to(DEVICE) + subclass.to(device=DEVICE).cpu().to(DEVICE) + subclass.new_zeros(2)",
+    "subclass, dtype": "return subclass.to(torch.float64) + subclass.type(torch.float64)",
+    "unbound, subclass": "return torch.Tensor.to(subclass, DEVICE) + torch.Tensor.new_zeros(subclass, 2)",
     "type without a dtype": "return x + x.type().endswith('FloatTensor')",
     "is_pinned": "return x + x.is_pinned()",
     "from_dlpack": "return torch.from_dlpack(x) + 1",
@@ -71,6 +77,12 @@ OF_CUDA = {
     ),
     "stream from outside": "with torch.cuda.stream(stream): x = x * 2\nreturn x",
     "generic stream": "s = torch.Stream('cuda')\nwith s: x = x * 2\nreturn x",
+    "current stream": "y = x + 1\ntorch.cuda.current_stream().synchronize()\nreturn y",
+    "event of a stream": "y = x + 1\ntorch.cuda.current_stream().record_event().synchronize()\nreturn y",
+    "record_stream": "y = x + 1\ny.record_stream(torch.cuda.current_stream())\nreturn y",
+    "module of a device": "return x + torch.get_device_module(x.device).is_available()",
+    "module of the device": "return x + (torch.get_device_module() is not None)",
+    "module of a type": "return x + (torch.get_device_module('cuda') is not None)",
     "synchronize": "torch.cuda.synchronize()\ntorch.accelerator.synchronize()\nreturn x + 1",
     "module.cuda": "return linear.cuda()(x) + linear.cuda(0)(x)",
     "unbound cuda": "return torch.Tensor.cuda(x) + 1",
@@ -229,12 +241,17 @@ ONLY_OF_CUDA |= OF_CUDA
 PLAIN = {name: body for name, body in PROGRAMS.items() if name not in ONLY_OF_CUDA}
 
 
+class Subclass(torch.Tensor):
+    """Its methods are called through `torch.Tensor.__torch_function__`."""
+
+
 def made(body: str, device: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """The function with this body, and with what it uses."""
     torch.manual_seed(0)
     space: dict[str, Any] = {"torch": torch, "numpy": numpy, "DEVICE": device}
     space["generator"] = torch.Generator(device)
     space["linear"] = torch.nn.Linear(2, 2).to(device)
+    space["subclass"] = torch.ones(2, device=device).as_subclass(Subclass)
     if device == "cuda":
         space |= {"stream": torch.cuda.Stream(), "event": torch.Event("cuda")}
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
@@ -259,11 +276,19 @@ def outcome(body: str, device: str, fullgraph: bool) -> str:
         return "breaks" if fullgraph else str(error)
     except Exception as error:
         return repr(error)
-    return "same" if torch.equal(given, expected) else f"{given}, not {expected}"
+    equal = torch.equal(given, expected) if isinstance(given, torch.Tensor) else given == expected
+    return "same" if equal and type(given) is type(expected) else f"{given}, not {expected}"
+
+
+def compiles_methods_of_subclasses() -> bool:
+    """Whether plain torch does, if they are functions in Python. torch 2.9 does not."""
+    return outcome("return subclass.norm()", "cpu", fullgraph=False) == "same"
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_session_compiles_what_plain_torch_compiles(name: str) -> None:
+    if "subclass" in PLAIN[name] and not compiles_methods_of_subclasses():
+        pytest.skip(f"torch {torch.__version__} compiles no Python methods of tensor subclasses")
     with torchdevice.redirect(target="cpu"):
         whole = outcome(PLAIN[name], "cuda", fullgraph=True)
         assert whole == "same" or outcome(PLAIN[name], "cuda", fullgraph=False) == "same"
@@ -291,9 +316,63 @@ def test_our_code_is_not_compiled_between_graphs() -> None:
 def test_a_session_on_a_virtual_device_does_too() -> None:
     """Module.cpu moves the module there, and plain torch breaks the graph at a real move."""
     torchdevice.activate(target="cuda")
-    for name in (GENERATORS | MOVES | CALLS).keys() & PLAIN.keys() - {"torch.nn.Module.cpu"}:
+    left_out = {"torch.nn.Module.cpu"}
+    left_out |= set() if compiles_methods_of_subclasses() else {name for name in MOVES if "subclass" in name}
+    for name in (GENERATORS | MOVES | CALLS).keys() & PLAIN.keys() - left_out:
         whole = outcome(PLAIN[name], "cuda", fullgraph=True)
         assert whole == "same" or outcome(PLAIN[name], "cuda", fullgraph=False) == "same", name
         if whole != "same":
             with torchdevice.suspended():
                 assert outcome(PLAIN[name], "cpu", fullgraph=True) != "same", name
+
+
+def made_of_nothing(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.zeros(2), torch.tensor([1.0]), torch.full((2,), 1.0), x.new_ones(2), torch.zeros(2, device="cpu")
+
+
+@pytest.mark.skipif(not core.DEFAULT_DEVICES_ARE_TRACED, reason=f"torch {torch.__version__} does not trace them")
+@pytest.mark.parametrize("policy", ["accelerate", "portable"])
+@on("cuda")
+def test_default_devices_hold_in_compiled_code(policy: str) -> None:
+    """torch's compiler passes originals to the mode of a default device."""
+    compiled, x = torch.compile(made_of_nothing, backend="eager", fullgraph=True), torch.ones(2, device="cuda")
+    with torchdevice.redirect(policy=policy):
+        for where in ("meta", "cuda", "cpu", "cuda:0"):
+            for default in (torch.device(where), in_force(where)):
+                with default:
+                    assert [each.device for each in compiled(x)] == [each.device for each in made_of_nothing(x)], where
+
+
+@contextmanager
+def in_force(device: str) -> Iterator[None]:
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+def test_methods_of_tensors_compile_after_a_session(python: Callable[..., Any]) -> None:
+    """torch's compiler lists them when it first meets a subclass."""
+    python("""
+import torch, torchdevice
+class Subclass(torch.Tensor): pass
+x = torch.ones(2).as_subclass(Subclass)
+with torchdevice.redirect(policy="portable"):
+    torch.compile(lambda x: x + 1, backend="eager")(x)
+moved = torch.compile(lambda x: x.to("cpu") + torch.Tensor.cpu(x), backend="eager", fullgraph=True)(x)
+assert moved.tolist() == [2.0, 2.0] and type(moved) is Subclass
+""")
+
+
+def test_rules_of_cached_functions_are_put_back() -> None:
+    """torch reads its rules again after `init_process_group`, here during a session."""
+    with torchdevice.redirect(target="cpu"):
+        torch._dynamo.reset()
+        torch._dynamo.trace_rules.clear_lru_cache()
+    assert (
+        torch.compile(lambda x: torch.get_device_module(x.device).__name__, backend="eager", fullgraph=True)(
+            torch.ones(2)
+        )
+        == "torch.cpu"
+    )

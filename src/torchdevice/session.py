@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from typing import Any
 
-from torchdevice import process
+from torchdevice import process, twins
 from torchdevice._torch import compilers, core
 from torchdevice.answers.asked import unanswered_names
 from torchdevice.answers.counted import Counter, cpu_tensors
@@ -267,13 +267,18 @@ class Session:
         if self._masked is not None:
             fresh += self._masked.audience.traced_twins()
         self._twins += [(wrapper, original) for wrapper, original, _ in fresh]
-        moved, nodes, traced = [*self._twins], [], [*self._replacements.traced()]
+        truthful, answered = [], []
         if self._masked is not None:  # a graph is code of torch
-            moved, nodes = [*moved, *self._masked.audience.truthful], self._masked.audience.answered
-        put_back = compilers.rules_on_originals(moved, [*self._replacements.kept_in_graphs()], nodes, traced)
-        for wrapper, _, twin in fresh:
-            compilers.trace_as(wrapper, twin)
-        return put_back
+            truthful, answered = self._masked.audience.truthful, self._masked.audience.answered
+        rules = compilers.Rules(
+            moved=[*self._twins, *truthful],
+            kept=[*self._replacements.kept_in_graphs()],
+            nodes=answered,
+            traced=[*self._replacements.traced()],
+            # A default device is a mode. It receives originals, and would compare them with wrappers.
+            instead={core.LIST_DEFAULT_DEVICE_FUNCTIONS: twins.set_of(core.default_device_functions())},
+        )
+        return compilers.apply_rules(rules, fresh)
 
     def _check_same(self, config: Config) -> None:
         running = self._config

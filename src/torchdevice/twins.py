@@ -8,12 +8,14 @@ would check before each call of the compiled code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from torchdevice._torch.compilers import constant_when_traced
-from torchdevice._torch.core import RealTensor
+from torchdevice._torch.core import DEFAULT_DEVICES_ARE_TRACED, MODES_IN_FORCE, DeviceContext, RealTensor
 
 Function = Callable[..., Any]
 
@@ -27,6 +29,16 @@ def constant(call: Function) -> Function:
 
     def twin(*args: Any, **kwargs: Any) -> Any:
         return decided(*args, **kwargs)
+
+    return twin
+
+
+def set_of(values: Iterable[Any]) -> Function:
+    """A function that returns a set of these values. The compiler accepts no set that existed before."""
+    members = tuple(values)
+
+    def twin() -> Any:
+        return set(members)
 
     return twin
 
@@ -50,11 +62,12 @@ class Twins:
     dtype: Function
 
     def fresh(self) -> Function:
-        """A factory. No device means "none given", unless a generator or a result implies one."""
+        """A factory. No device means "none given", unless a generator, a result or a default device implies one."""
         decided, made = constant(self.device), self._factory()
 
         def twin(*args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("generator") is None and kwargs.get("out") is None:
+            implied = kwargs.get("generator") is not None or kwargs.get("out") is not None or has_default_device()
+            if kwargs.get("device") is not None or not implied:
                 kwargs["device"] = decided(kwargs.get("device"))
             return made(kwargs.get("device"), args, kwargs)
 
@@ -65,7 +78,7 @@ class Twins:
         decided, made = constant(self.device), self._factory()
 
         def twin(*args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("device") is not None or not any_tensor(args, kwargs):
+            if kwargs.get("device") is not None or not (any_tensor(args, kwargs) or has_default_device()):
                 kwargs["device"] = decided(kwargs.get("device"))
             return made(kwargs.get("device"), args, kwargs)
 
@@ -86,36 +99,51 @@ class Twins:
         original, dtype_there = self.original, constant(self.dtype)
 
         def made(where: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            dtype = kwargs.get("dtype")
-            return original(*args, **(kwargs if dtype is None else {**kwargs, "dtype": dtype_there(where, dtype)}))
+            if isinstance(kwargs.get("dtype"), torch.dtype):
+                kwargs["dtype"] = dtype_there(where, kwargs["dtype"])
+            return original(*args, **kwargs)
 
         return made
 
     def method(self) -> Function:
         """A method of tensors. It stays in the graph by its name, and is translated when the graph runs."""
-        name = self.original.__name__
+        original = self.original
 
         def twin(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            return getattr(tensor, name)(*args, **kwargs)
+            return original(tensor, *args, **kwargs)
 
         return twin
 
     def first(self) -> Function:
-        """A function whose first argument is a device."""
+        """A function whose first argument may be a device."""
         original, decided = self.original, constant(self.device)
 
-        def twin(asked: Any, *args: Any, **kwargs: Any) -> Any:
-            return original(decided(asked), *args, **kwargs)
+        def twin(device: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return original(device if device is None else decided(device), *args, **kwargs)
 
         return twin
 
     def module(self) -> Function:
-        """A function that returns something about a device."""
-        return constant(lambda device=None: self.original(device if device is None else self.device(device)))
+        """`torch.get_device_module`. The compiler reads the module of a type by itself."""
+        original, decided = self.original, constant(self.device)
+        current = constant(lambda: original().__name__.rpartition(".")[2])
+
+        def twin(device: Any = None) -> Any:
+            return original(current() if device is None else decided(device))
+
+        return twin
 
     def state(self) -> Function:
         """A function whose result is the same for all callers."""
         return constant(self.wrapper)
+
+
+def has_default_device() -> bool:
+    """Whether `with torch.device(...)` or `torch.set_default_device(...)` supplies missing devices in compiled code.
+
+    The compiler knows it. While it traces, torch itself has no such modes.
+    """
+    return DEFAULT_DEVICES_ARE_TRACED and any(isinstance(mode, DeviceContext) for mode in MODES_IN_FORCE())
 
 
 def any_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

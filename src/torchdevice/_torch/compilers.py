@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +19,8 @@ from torchdevice._torch.core import Undo
 from torchdevice._torch.imports import when_imported
 
 F = TypeVar("F", bound=Callable[..., Any])
-Pair = tuple[Callable[..., Any], Callable[..., Any]]
+Function = Callable[..., Any]
+Pair = tuple[Function, Function]
 
 # Our modules that torch's compiler traces: functions made for it, and packages that programs import.
 TRACED = ("twins", "packages")
@@ -25,6 +28,9 @@ TRACED = ("twins", "packages")
 # torch's compiler calls it to decide whether compiled code must run without autocast. Expiry: a version that includes
 # MPS (2.13 does not, and casts twice there).
 ANY_AUTOCAST = "torch._C._is_any_autocast_enabled"
+
+# torch's compiler calls it after it has traced a function, to return a number from the graph. It is a node then.
+NUMBER_TO_TENSOR = "torch.scalar_tensor"
 
 
 def register_script_builtin(wrapper: Callable[..., Any], original: Callable[..., Any]) -> None:
@@ -71,59 +77,95 @@ def when_dynamo_is_imported(action: Callable[[], Undo | None]) -> Undo:
     return when_imported("torch._dynamo", "optimize", action)
 
 
-def trace_as(wrapper: Callable[..., Any], twin: Callable[..., Any]) -> None:
-    """Make torch's compiler trace `twin` instead of `wrapper`. Call `rules_on_originals` before."""
-    torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
+@dataclass(frozen=True)
+class Rules:
+    """What torch's compiler does with functions while a session is active. Pairs are (wrapper, original).
 
-
-def rules_on_originals(
-    moved: Sequence[Pair], kept: Sequence[Pair], nodes: Sequence[Pair], traced: Sequence[Callable[..., Any]]
-) -> Undo:
-    """Keep the rules of torch's compiler on originals. Pairs are (wrapper, original).
-
-    The compiler must be loaded. It looks its rules up by name, when it starts and again after `init_process_group`. If
-    torch is patched then, the rule for an original is stored for its wrapper. A rule says whether a function is a node
-    of graphs, whether the compiler handles it itself, or whether its result is a constant.
-
-    - `moved`: the wrapper has no rule, or that of `trace_as`.
+    - `moved`: the wrapper has no rule, or that of its twin.
     - `kept`: the wrapper has the rules of the original, unless the compiler traces that.
-    - `nodes`: the wrapper is a node of graphs if the original is one. The other rules ask the real device.
+    - `nodes`: the wrapper is a node of graphs if the original is one without other rules. Those ask the real device.
     - `traced`: wrappers that the compiler traces, although it leaves their module untraced.
+    - `instead`: functions of torch, with those that the compiler traces instead.
+    """
 
-    Expiry: rules by object.
+    moved: Sequence[Pair]
+    kept: Sequence[Pair]
+    nodes: Sequence[Pair]
+    traced: Sequence[Function]
+    instead: Mapping[Function, Function]
+
+
+def apply_rules(given: Rules, twins: Sequence[tuple[Function, Function, Function]]) -> Undo:
+    """Keep the rules of torch's compiler on originals, and add rules for wrappers. The compiler must be loaded.
+
+    `twins`: (wrapper, original, function that the compiler traces instead), once per process.
+
+    It looks its rules up by name, when it starts and again after `init_process_group`. If torch is patched then, the
+    rule for an original is stored for its wrapper. A rule says whether a function is a node of graphs, whether the
+    compiler handles it itself, or whether its result is a constant. Expiry: rules by object.
     """
     from torch._dynamo import trace_rules
     from torch._dynamo.variables import PolyfilledFunctionVariable as Substituted
     from torch._dynamo.variables import UserFunctionVariable as Traced
     from torch._dynamo.variables import torch as functions
 
-    def move() -> None:
+    handled = functions.TorchInGraphFunctionVariable._get_handlers()
+
+    def tables() -> tuple[dict[Any, Any], ...]:
+        return trace_rules.get_torch_obj_rule_map(), handled, functions.constant_fold_functions
+
+    def move_to_originals() -> None:
+        for table in tables():
+            for wrapper, original in (*given.moved, *given.kept, *given.nodes):
+                key = without_cache(original)
+                for stored in {wrapper, original} - {key}:
+                    rule = table.pop(stored, Substituted)
+                    if rule is not Substituted:
+                        table.setdefault(key, rule)
+
+    def add_to_wrappers() -> None:
         rules, substituted = trace_rules.get_torch_obj_rule_map(), Substituted._get_polyfill_handlers()
-        others = (functions.TorchInGraphFunctionVariable._get_handlers(), functions.constant_fold_functions)
-        for table in (rules, *others):
-            for wrapper, original in (*moved, *kept, *nodes):
-                rule = table.pop(wrapper, Substituted)
-                if rule is not Substituted:
-                    table.setdefault(original, rule)
-            for wrapper, original in (*kept, *(nodes if table is rules else ())):
+        plain = [(wrapper, original) for wrapper, original in given.nodes if original not in handled]
+        for table in tables():
+            for wrapper, original in (*given.kept, *(plain if table is rules else ())):
                 if table.get(original, Traced) is not Traced:
                     table[wrapper] = table[original]
-        rules.update(dict.fromkeys(traced, Traced))
-        for wrapper, _ in moved:
-            if wrapper in substituted:  # `trace_as` added it before the rules were read again
+        rules.update(dict.fromkeys(given.traced, Traced))
+        for wrapper, _ in given.moved:
+            if wrapper in substituted:
                 rules[wrapper] = Substituted
+        rules.update(dict.fromkeys(given.instead, Substituted))
 
-    def clear_and_move() -> None:
+    def clear_and_add() -> None:
         clear()
-        move()
+        move_to_originals()
+        add_to_wrappers()
 
     def put_back() -> None:
-        trace_rules.clear_lru_cache = clear
+        for each in given.instead:
+            trace_rules.get_torch_obj_rule_map().pop(each, None)
+        trace_rules.clear_lru_cache, trace_rules.get_tensor_method = clear, methods
+        methods.cache_clear()
 
-    clear = trace_rules.clear_lru_cache
-    trace_rules.clear_lru_cache = clear_and_move
-    move()
+    @functools.cache
+    def methods_with_originals() -> frozenset[Any]:
+        return frozenset(methods.__wrapped__() | {each for _, each in given.moved if inspect.ismethoddescriptor(each)})
+
+    for function, twin in given.instead.items():
+        twin.__torch_dynamo_polyfill__ = twin  # type: ignore[attr-defined]
+        Substituted._get_polyfill_handlers()[function] = twin
+    clear, methods = trace_rules.clear_lru_cache, trace_rules.get_tensor_method
+    trace_rules.clear_lru_cache, trace_rules.get_tensor_method = clear_and_add, methods_with_originals
+    move_to_originals()
+    for wrapper, _, twin in twins:
+        torch.compiler.substitute_in_graph(wrapper, skip_signature_check=True)(twin)
+    add_to_wrappers()
     return put_back
+
+
+def without_cache(function: Any) -> Any:
+    """The function behind `functools.lru_cache`. torch's compiler has its rules for that."""
+    return function.__wrapped__ if hasattr(function, "cache_info") else function
 
 
 def leave_untraced() -> Undo:
@@ -160,8 +202,9 @@ def leave_classes_untraced(classes: Sequence[type], twins: Mapping[type, Callabl
     Expiry: rules that call the methods of the class.
     """
     from torch._dynamo import trace_rules
+    from torch._dynamo.exc import Unsupported
     from torch._dynamo.guards import GuardBuilder
-    from torch._dynamo.variables import UserFunctionVariable
+    from torch._dynamo.variables import StreamVariable, TensorVariable, UserFunctionVariable
     from torch._dynamo.variables.builder import VariableBuilder
 
     def traced(builder: Any, value: Any) -> Any:
@@ -178,8 +221,22 @@ def leave_classes_untraced(classes: Sequence[type], twins: Mapping[type, Callabl
         by_type[each] = VariableBuilder.wrap_user_defined
     for each in twins:
         by_id[id(each)] = traced
+    # torch 2.15 has a table of methods, 2.13 a method, older versions have no rule for it.
+    table = getattr(TensorVariable, "tp_methods", {})
+    owner, name = (table["record_stream"], "handler") if table else (TensorVariable, "method_record_stream")
+    record_stream = getattr(owner, name, None)
+
+    def recorded(tensor: Any, tx: Any, stream: Any) -> Any:
+        if not isinstance(stream, StreamVariable):
+            raise Unsupported("record_stream() of a stream that is not torch's own")
+        return record_stream(tensor, tx, stream)  # type: ignore[misc]
+
+    if record_stream is not None:
+        setattr(owner, name, recorded)
 
     def put_back() -> None:
+        if record_stream is not None:
+            setattr(owner, name, record_stream)
         for each in classes:
             ours.remove(id(each))
             by_type.pop(each, None)

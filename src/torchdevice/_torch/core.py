@@ -118,6 +118,14 @@ def device_types() -> tuple[str, ...]:
     raise RuntimeError(f"torch {torch.__version__} no longer lists its device types when it refuses one")
 
 
+DeviceContext = _default_device.DeviceContext
+# Expiry: as for `has_device_context`. Before torch 2.13, compiled code does not apply a default device that it has set.
+MODES_IN_FORCE = torch.overrides._get_current_function_mode_stack
+DEFAULT_DEVICES_ARE_TRACED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+# torch's compiler runs it in compiled code, where the cache of `default_device_functions` has no effect.
+LIST_DEFAULT_DEVICE_FUNCTIONS = _default_device._device_constructors.__wrapped__
+
+
 def default_device_functions() -> frozenset[Callable[..., Any]]:
     """The functions that use the device of `torch.set_default_device`.
 
@@ -161,7 +169,7 @@ def has_device_context() -> bool:
     """
     depth = torch._C._len_torch_function_stack()
     return depth > 0 and any(
-        isinstance(torch._C._get_function_stack_at(level), _default_device.DeviceContext) for level in range(depth)
+        isinstance(torch._C._get_function_stack_at(level), DeviceContext) for level in range(depth)
     )
 
 

@@ -83,6 +83,8 @@ def dress(wrapper: Function, original: Function, path: str) -> Function:
         wrapper.__module__, wrapper.__qualname__ = original.__module__, original.__qualname__
     else:  # a C function has the name of a C class, which cannot be imported
         wrapper.__module__, wrapper.__qualname__ = importable(path)
+    if hasattr(original, "__objclass__"):  # torch's compiler recognises methods of tensors by it
+        wrapper.__objclass__ = original.__objclass__  # type: ignore[attr-defined]
     wrapper.__wrapped__ = original  # type: ignore[attr-defined]
     return wrapper
 

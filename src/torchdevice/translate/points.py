@@ -210,7 +210,7 @@ def _factory(path: str, overloads: list[Any]) -> Point:
     from_tensors = any("Tensor" in str(a.type) for s in overloads if s not in with_device for a in s.arguments[:1])
     if from_tensors or all(takes_tensor) or path in ("torch.tensor", "torch.as_tensor"):
         return Point(path, adapters.fresh_tensor, {"like_tensors": True}, traced="unless_tensors")
-    return Point(path, adapters.fresh_tensor, traced="fresh")
+    return Point(path, adapters.fresh_tensor, traced=None if path == compilers.NUMBER_TO_TENSOR else "fresh")
 
 
 def _movers() -> Iterator[Point]:
@@ -289,9 +289,7 @@ class Replacements:
 
     def traced(self) -> Iterator[Any]:
         """The replacements that torch's compiler traces."""
-        for point, _, replacements in self._build():
-            if point.traced == ITSELF:
-                yield replacements[0].value
+        return (replacements[0].value for point, _, replacements in self._build() if point.traced == ITSELF)
 
     def _twin(self, point: Point, original: Any, wrapper: Any) -> Any:
         def device(asked: Any) -> Any:
@@ -300,7 +298,7 @@ class Replacements:
         def dtype(where: Any, wide: torch.dtype) -> torch.dtype:
             return dtypes.traced_dtype(where, wide, point.path, self._translator)
 
-        return getattr(Twins(original, wrapper, device, dtype), point.twin or "")()
+        return getattr(Twins(compilers.without_cache(original), wrapper, device, dtype), point.twin or "")()
 
     def kept_in_graphs(self) -> Iterator[tuple[Any, Any]]:
         """Pairs of (replacement, original) that torch's compiler treats alike."""
