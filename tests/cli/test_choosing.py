@@ -126,21 +126,42 @@ def test_ways_to_start_a_program(here: Path) -> None:
 LAUNCHER = f"{sysconfig.get_path('scripts')}/torchrun"
 
 
-@pytest.mark.parametrize(
-    "launcher", [["-m", "torch.distributed.run"], [LAUNCHER], ["-m", "pytest"], ["-m", "trace", "--count"]]
-)
-def test_what_a_launcher_starts_is_read(launcher: list[str], here: Path) -> None:
-    """Without a program in the arguments, it cannot be: pytest finds its tests itself."""
-    write(here, {"train.py": "x.cuda()", "plain.py": "0", "package/train.py": "x.cuda()"})
+@pytest.mark.parametrize("launcher", [["-m", "torch.distributed.run"], [LAUNCHER], ["-m", "trace", "--count"]])
+def test_the_program_of_a_launcher_is_read(launcher: list[str], here: Path) -> None:
+    """What follows the program is not: those are its data and its settings."""
+    write(here, {"train.py": "x.cuda()", "plain.py": "0", "package/train.py": "x.cuda()", "old/x.py": "print 1"})
     assert choose([*launcher, "--nproc", "2", "train.py"]) == Choice("portable", "train.py:1 names cuda")
-    assert choose([*launcher, "plain.py"]) == Choice("accelerate", "plain.py names no accelerator")
+    for arguments in ([], ["train.py"], ["--data", "package"], ["--data", "old"], ["-m", "train"]):
+        assert choose([*launcher, "plain.py", *arguments]) == Choice("accelerate", "plain.py names no accelerator")
     for option in ("-m", "--module"):
         assert choose([*launcher, option, "train", "-x"]) == Choice("portable", "train.py:1 names cuda")
         assert choose([*launcher, option, "package.train"]).reason == "package/train.py:1 names cuda"
     name = Path(launcher[0]).name if launcher[0] != "-m" else launcher[1]
     unread = Choice("portable", f"the program that {name} starts cannot be read")
-    for arguments in ([], ["-q"], ["-m", "not slow"], ["missing.py"]):
+    for arguments in ([], ["-q"], ["missing.py"], ["-m", "missing", "plain.py"], ["old"]):
         assert choose([*launcher, *arguments]) == unread
+
+
+def test_all_tests_of_a_test_runner_are_read(here: Path) -> None:
+    """Without one in the arguments, they cannot be: pytest finds its tests itself. Its `-m` names no module."""
+    write(
+        here,
+        {"train.py": "x.cuda()", "plain.py": "0", "tests/test_it.py": "x.cuda()", "old/site-packages/x.py": "x.cuda()"},
+    )
+    assert choose(["-m", "pytest", "plain.py", "train.py"]).reason == "train.py:1 names cuda"
+    assert choose(["-m", "pytest", "plain.py", "tests"]).reason == "tests/test_it.py:1 names cuda"
+    assert choose(["-m", "pytest", "plain.py::test_it", "old"]) == Choice("accelerate", "plain.py names no accelerator")
+    unread = Choice("portable", "the program that pytest starts cannot be read")
+    for arguments in ([], ["-q"], ["-m", "not slow"], ["-m", "plain"], ["missing.py"]):
+        assert choose(["-m", "pytest", *arguments]) == unread
+
+
+def test_an_unknown_command_is_not_read(here: Path) -> None:
+    """A script among its arguments may be settings; the program itself is elsewhere."""
+    write(here, {"settings.py": "lr = 0.1"})
+    command = str(Path(LAUNCHER).with_name("train-it"))
+    assert choose([command, "settings.py"]).reason == "the program that train-it starts cannot be read"
+    assert choose(["-m", "json.tool", "settings.py"]).policy == "portable"
 
 
 def test_a_module_that_is_not_below_the_folder(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

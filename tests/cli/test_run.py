@@ -507,6 +507,20 @@ def test_only_commands_that_are_python_scripts_are_found(tmp_path: Path, monkeyp
     assert installed_command("torchrun") == "torchrun"
 
 
+@pytest.mark.parametrize(
+    "start",
+    ["#!/opt/bin/python3.12\n", "#!/usr/bin/env python\n", "#!/bin/sh\n'''exec' \"/My Projects/bin/python3\" \"$0\"\n"],
+)
+def test_commands_are_found_in_the_folder_of_the_user_too(
+    start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchdevice.cli.run.folders_of_commands", lambda: [tmp_path / "none", tmp_path])
+    (tmp_path / "train-it").write_text(start)
+    (tmp_path / "other").write_text("#!/bin/sh\necho python\n")
+    assert installed_command("train-it") == str(tmp_path / "train-it")
+    assert installed_command("other") == "other"
+
+
 def test_every_option_with_a_value_is_known_to_split() -> None:
     valued = {a.option_strings[0] for a in parser()._actions if a.nargs is None and a.option_strings}
     assert valued == {*_VALUED, "--report"}

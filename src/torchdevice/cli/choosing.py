@@ -44,6 +44,18 @@ LIBRARIES = {
     "fastai": (),
     "transformers": ("Trainer", "TrainingArguments", "Seq2SeqTrainer", "Seq2SeqTrainingArguments", "pipeline"),
 }
+# Commands and modules that start the first program among their arguments. What follows belongs to that program.
+LAUNCHERS = frozenset(
+    (
+        *("torchrun", "torch.distributed.run", "torch.distributed.launch"),
+        *("accelerate", "accelerate-launch", "accelerate.commands.launch", "deepspeed", "deepspeed.launcher.runner"),
+        *("fabric", "lightning", "horovodrun", "colossalai"),
+        *("pdb", "ipdb", "pudb", "debugpy", "trace", "coverage"),
+        *("cProfile", "profile", "kernprof", "line_profiler", "pyinstrument", "scalene", "memray", "viztracer"),
+    )
+)
+# Those that start every script among their arguments, and the scripts in folders.
+TEST_RUNNERS = frozenset(("pytest", "py.test", "unittest"))
 OURS = ("torchdevice", "TorchDevice")
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 _MODULE = re.compile(r"\w{1,60}(\.\w{1,60}){0,9}")
@@ -120,7 +132,7 @@ def _beginning(kind: str, rest: Sequence[str], arguments: Sequence[str]) -> Iter
         return
     if kind == "-m":
         yield from _program(here, rest[0]) or _own(rest[0]) or _launched(rest[0], arguments)
-    elif Path(kind).absolute().parent in _folders_of_scripts():
+    elif Path(kind).absolute().parent in folders_of_commands():
         yield from _launched(Path(kind).name, arguments)
     else:
         yield from _script(Path(kind))
@@ -149,17 +161,20 @@ def _own(module: str) -> list[_Text]:
 
 
 def _launched(launcher: str, arguments: Sequence[str]) -> list[_Text]:
-    found = [*_given(arguments)]
+    found: list[_Text] = []
+    if launcher in LAUNCHERS:
+        found += _first_program(arguments)
+    elif launcher in TEST_RUNNERS:
+        found += _tests(arguments)
     if not found:
         raise _UnreadableError(f"the program that {launcher} starts")
     return found
 
 
-def _folders_of_scripts() -> set[Path]:
-    """Where pip puts the commands of packages, for this Python and for this user."""
-    return {
-        Path(sysconfig.get_path("scripts", scheme)) for scheme in (sysconfig.get_default_scheme(), f"{os.name}_user")
-    }
+def folders_of_commands() -> list[Path]:
+    """Where pip puts the commands of packages: for this Python, then for this user."""
+    schemes = (sysconfig.get_default_scheme(), f"{os.name}_user")
+    return [Path(sysconfig.get_path("scripts", scheme)) for scheme in schemes]
 
 
 def _in_settings(path: Path) -> str | None:
@@ -170,16 +185,24 @@ def _in_settings(path: Path) -> str | None:
     return named[1] if named else None
 
 
-def _given(arguments: Sequence[str]) -> Iterator[_Text]:
+def _first_program(arguments: Sequence[str]) -> list[_Text]:
     for option, word in itertools.pairwise(["", *arguments]):
         if option in ("-m", "--module") and _MODULE.fullmatch(word):
-            yield from _program(Path.cwd(), word)
+            return _program(Path.cwd(), word) or _own(word)
+        if word.endswith(".py") and Path(word).is_file():
+            return [*_script(Path(word))]
+    return []
+
+
+def _tests(arguments: Sequence[str]) -> Iterator[_Text]:
+    for word in arguments:
         path = Path(word.partition("::")[0])  # pytest's way to name a test
         if path.suffix == ".py" and path.is_file():
             yield from _script(path)
         elif path.is_dir():
             for file in sorted(path.rglob("*.py")):
-                yield _file(file, path)
+                if not _FOLDERS_OF_PACKAGES.intersection(file.parts):
+                    yield _file(file, path)
 
 
 def _script(path: Path) -> Iterator[_Text]:

@@ -11,11 +11,10 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from torchdevice.cli.choosing import choose
+from torchdevice.cli.choosing import choose, folders_of_commands
 from torchdevice.cli.parsing import Parser
 from torchdevice.config import (
     AUTO,
@@ -45,7 +44,9 @@ STRICT = {"fallback": "off", "float64": "error"}
 # Times of operators are right only if CUDA launches synchronously. The variable is CUDA's.
 PROFILED = {PROFILE: "1", "CUDA_LAUNCH_BLOCKING": "1"}
 _LEVELS = {1: "INFO", 2: "DEBUG"}
-_LONGEST_FIRST_LINE = 512
+_LONGEST_START = 512
+# pip writes the second form if the path of the interpreter is long or has a space.
+_PYTHON_COMMAND = re.compile(rb"#!.*python|#!/bin/sh\n'{3}exec' .*python")
 
 
 def parser() -> Parser:
@@ -155,12 +156,15 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def installed_command(word: str) -> str:
     """The path of a command that a package has installed for this Python (`torchrun`), else the word itself."""
-    path = os.path.join(sysconfig.get_path("scripts"), word)
-    if os.path.exists(word) or os.path.basename(word) != word or not os.path.isfile(path):
+    if os.path.exists(word) or os.path.basename(word) != word:
         return word
-    with open(path, "rb") as file:
-        first = file.readline(_LONGEST_FIRST_LINE)
-    return path if first.startswith(b"#!") and b"python" in first else word
+    for folder in folders_of_commands():
+        path = folder / word
+        if path.is_file():
+            with path.open("rb") as file:
+                if _PYTHON_COMMAND.match(file.read(_LONGEST_START)):
+                    return str(path)
+    return word
 
 
 def interpreter_flags(whole: Sequence[str], words: Sequence[str]) -> list[str]:
