@@ -97,17 +97,17 @@ def tensor_like(original: Function, path: str, translator: Translator, function:
     settled = translator.settled
 
     def factory(*args: Any, **kwargs: Any) -> Any:
-        if "device" in kwargs:
-            device = kwargs["device"]
+        if kwargs:
+            device = kwargs.get("device")
             try:
                 known = device is None or device in settled
             except TypeError:
                 known = True
             if not known:
                 kwargs["device"] = translator.translate(device, path)
-        if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, kwargs.get("device")):
-            del kwargs["pin_memory"]
-            return marked_as_pinned(factory(*args, **kwargs))
+            if kwargs.get("pin_memory") and translator.in_force and not can_pin(translator, kwargs.get("device")):
+                del kwargs["pin_memory"]
+                return marked_as_pinned(factory(*args, **kwargs))
         try:
             if args and args[0].__class__ in PLAIN and not modes:
                 return original(*args, **kwargs)
