@@ -14,6 +14,7 @@ import numpy
 import pytest
 import torch
 import torch.utils.checkpoint
+from torch._dynamo.testing import CompileCounter
 
 import torchdevice
 from tests.virtual.harness import on
@@ -376,3 +377,31 @@ def test_rules_of_cached_functions_are_put_back() -> None:
         )
         == "torch.cpu"
     )
+
+
+@on("cuda")
+def test_functions_compile_for_the_cpu_beside_an_accelerator() -> None:
+    """The compiler asks for the current stream of the accelerator, in the code of the function."""
+    compiled = torch.compile(lambda x: x + torch.ones(2, device="cuda"), backend="aot_eager", fullgraph=True)
+    for policy in ("accelerate", "portable"):
+        with torchdevice.redirect(target="cpu", policy=policy):
+            made = compiled(torch.ones(2))
+            assert made.device.type == "cpu"
+            assert made.tolist() == [2, 2]
+    assert torch.compile(torch.sin, backend="eager")(torch.ones(2, device="cuda")).is_cuda
+
+
+@on("cuda")
+def test_compiled_code_follows_the_settings_of_the_session() -> None:
+    """A decision is a constant of the graph, so another session needs another graph, and the same one does not."""
+    count = CompileCounter()
+
+    def make() -> torch.Tensor:
+        return torch.zeros(2)
+
+    compiled = torch.compile(make, backend=count, fullgraph=True)
+    for policy in ("portable", "accelerate", "portable", "accelerate"):
+        with torchdevice.redirect(policy=policy):
+            assert compiled().device == make().device
+            assert compiled().is_cuda == (policy == "accelerate")
+    assert count.frame_count == 2

@@ -160,6 +160,7 @@ class Session:
             stack.callback(direct.apply(self._translator, (host.type, machine.type)))
             self._translator.start(self._situation(config, host))
             stack.callback(self._translator.stop)
+            twins.situation = repr((host, config.policy, config.float64))
             self._stack = stack.pop_all()
             self._config = config
 
@@ -217,6 +218,8 @@ class Session:
         self._register_builtins()
         yield compilers.when_dynamo_is_imported(self._register_twins)
         yield compilers.when_dynamo_is_imported(compilers.leave_untraced)
+        if not host.accelerated:
+            yield compilers.when_dynamo_is_imported(compilers.ask_for_streams_of_the_accelerator)
         yield log.apply(config)
         log.activated(config, host.type, len(self._applied.paths))
         yield _entered(self._translator.ledger.listening(log.redirected))

@@ -20,15 +20,19 @@ from torchdevice._torch.core import DEFAULT_DEVICES_ARE_TRACED, MODES_IN_FORCE, 
 Function = Callable[..., Any]
 
 
+# What decisions depend on: the settings of the session. The compiler compares it before each call of compiled code.
+situation = ""
+
+
 def constant(call: Function) -> Function:
-    """Runs `call` while tracing. Its result is a constant."""
+    """Runs `call` while tracing. Its result is a constant as long as `situation` is the same."""
 
     @constant_when_traced
-    def decided(*args: Any, **kwargs: Any) -> Any:
+    def decided(_situation: str, *args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
 
     def twin(*args: Any, **kwargs: Any) -> Any:
-        return decided(*args, **kwargs)
+        return decided(situation, *args, **kwargs)
 
     return twin
 

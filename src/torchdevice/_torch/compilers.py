@@ -111,17 +111,21 @@ def apply_rules(given: Rules, twins: Sequence[tuple[Function, Function, Function
 
     handled = functions.TorchInGraphFunctionVariable._get_handlers()
 
+    # Where a rule belongs that is stored for one of these.
+    places = {}
+    for wrapper, original in (*given.moved, *given.kept, *given.nodes):
+        place = without_cache(original)
+        places |= {each: place for each in (wrapper, original) if each is not place}
+
     def tables() -> tuple[dict[Any, Any], ...]:
         return trace_rules.get_torch_obj_rule_map(), handled, functions.constant_fold_functions
 
     def move_to_originals() -> None:
         for table in tables():
-            for wrapper, original in (*given.moved, *given.kept, *given.nodes):
-                key = without_cache(original)
-                for stored in {wrapper, original} - {key}:
-                    rule = table.pop(stored, Substituted)
-                    if rule is not Substituted:
-                        table.setdefault(key, rule)
+            for stored in table.keys() & places.keys():
+                rule = table.pop(stored)
+                if rule is not Substituted:
+                    table.setdefault(places[stored], rule)
 
     def add_to_wrappers() -> None:
         rules, substituted = trace_rules.get_torch_obj_rule_map(), Substituted._get_polyfill_handlers()
@@ -242,6 +246,32 @@ def leave_classes_untraced(classes: Sequence[type], twins: Mapping[type, Callabl
             by_type.pop(each, None)
         for each in twins:
             by_id.pop(id(each), None)
+
+    return put_back
+
+
+def ask_for_streams_of_the_accelerator() -> Undo:
+    """Let compiled code ask for the current stream of an accelerator while requests for it are redirected to the CPU.
+
+    On a host with an accelerator, the compiler adds this question to each function, in the function's own code, with a
+    device that it makes there. Versions before 2.12 do not ask. Expiry: a device that is made elsewhere.
+    """
+    from torch._dynamo import guards, utils
+
+    name = "get_current_stream"
+    original = getattr(utils, name, None)
+    places = [each for each in (utils, guards) if original is not None and getattr(each, name, None) is original]
+
+    def current_stream(device: torch.device) -> Any:
+        assert original is not None
+        return original(None if device.type == "cpu" else device)
+
+    for each in places:
+        setattr(each, name, current_stream)
+
+    def put_back() -> None:
+        for each in places:
+            setattr(each, name, original)
 
     return put_back
 
