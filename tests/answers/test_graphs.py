@@ -387,3 +387,11 @@ def test_a_result_of_another_size_is_an_error() -> None:
     x.add_(1)
     with pytest.raises(RuntimeError, match=r"(?s)aten\.index\.Tensor.*\(2,\).*\(3,\).*Hint:"):
         graph.replay()
+
+
+def test_released_memory_is_an_error() -> None:
+    x = torch.zeros(1000, device="cuda")
+    graph, _ = captured(lambda: x[500:].add_(1))
+    x.untyped_storage().resize_(2000)
+    with pytest.raises(RuntimeError, match="replayed after memory of its capture was released"):
+        graph.replay()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
+import torchdevice
 from tests.virtual.harness import on
 
 Drawn = list[torch.Tensor]
@@ -200,3 +202,94 @@ def test_sparse_tensors_take_part_in_a_graph() -> None:
     dense.fill_(3)
     graph.replay()
     assert [each.tolist() for each in products] == [[[3, 3], [3, 3]], [[3, 3], [3, 3]], [[5, 3], [3, 5]]]
+
+
+def number_and_steps(host: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A graph reads a number of the CPU, counts there, and copies to it. Returns all three after two replays."""
+    x, rate, steps = torch.ones(4, device="cuda"), torch.tensor(0.5), torch.zeros(1)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.mul_(rate)
+        steps.add_(1)
+        host.copy_(x, non_blocking=True)
+    assert host.tolist() == [0, 0, 0, 0]
+    rate.fill_(100)
+    graph.replay()
+    graph.replay()
+    torch.cuda.synchronize()
+    return x.cpu(), steps, host
+
+
+def replayed_in_a_capture() -> None:
+    inner, x = torch.cuda.CUDAGraph(), torch.zeros(2, device="cuda")
+    with torch.cuda.graph(inner):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="Cannot prepare for replay during capturing stage"):  # noqa: SIM117
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            inner.replay()
+    assert x.tolist() == [0, 0]
+
+
+def a_graph_is_as_on_cuda(host: torch.Tensor) -> None:
+    x, steps, copied = number_and_steps(host)
+    assert x.tolist() == copied.tolist() == [0.25] * 4
+    assert steps.tolist() == [1]
+    replayed_in_a_capture()
+
+
+@on("cuda")
+def test_a_graph_is_as_on_cuda() -> None:
+    """A capture keeps the values of numbers on the CPU, and the CPU's own work is no part of a graph."""
+    a_graph_is_as_on_cuda(torch.zeros(4, pin_memory=True))
+
+
+@on("mps")
+def test_a_graph_of_a_translated_accelerator_is_as_on_cuda() -> None:
+    with torchdevice.redirect(policy="portable"):
+        a_graph_is_as_on_cuda(torch.zeros(4))
+
+
+@on("cuda")
+def test_copies_for_which_the_host_waits_are_refused_in_a_capture() -> None:
+    x, here, pinned = torch.zeros(2, device="cuda"), torch.ones(2), torch.ones(2).pin_memory()
+    waiting: list[Callable[[], Any]] = [
+        lambda: torch.tensor([1.0, 2.0], device="cuda"),
+        lambda: here.to("cuda"),
+        lambda: x.copy_(pinned),
+        lambda: x.__setitem__(0, 5.0),
+        lambda: x.cpu(),
+    ]
+    for call in waiting:
+        with pytest.raises(torch.AcceleratorError, match="capturing"):  # noqa: SIM117
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                call()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.copy_(pinned, non_blocking=True)
+        x[:1] = 5.0
+    pinned.fill_(3)
+    graph.replay()
+    assert x.tolist() == [5, 3]
+
+
+@on("cuda:2")
+def test_an_event_belongs_to_the_device_of_its_stream() -> None:
+    first, second = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    first.record()
+    second.record(torch.cuda.Stream(1))
+    torch.cuda.synchronize()
+    with pytest.raises(RuntimeError, match="invalid resource handle"):
+        first.elapsed_time(second)
+    with pytest.raises(RuntimeError, match="does not match recording stream's device"):
+        first.record(torch.cuda.Stream(1))
+
+
+@on("cuda")
+def test_released_memory_is_an_error() -> None:
+    graph, x = torch.cuda.CUDAGraph(), torch.zeros(1000, device="cuda")
+    with torch.cuda.graph(graph):
+        x.add_(1)
+    for size in (x.nbytes // 2, 0):
+        x.untyped_storage().resize_(size)
+        with pytest.raises(RuntimeError, match="replayed after memory of its capture was released"):
+            graph.replay()

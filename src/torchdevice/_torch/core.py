@@ -438,6 +438,14 @@ def whole_memory(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
+def extent(tensor: torch.Tensor) -> int:
+    """The bytes from the start of a tensor's storage to its last element; 0 without a storage or elements."""
+    if tensor.layout is not torch.strided or tensor.is_nested or not tensor.numel():
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (int(tensor.storage_offset()) + int(last) + 1) * tensor.element_size()
+
+
 def is_constant_zero(tensor: torch.Tensor) -> bool:
     """Whether a tensor stands for zeros without memory. It cannot be written. Expiry: a public test."""
     return tensor._is_zerotensor()

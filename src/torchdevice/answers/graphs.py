@@ -17,6 +17,12 @@ from torchdevice.answers.device import Device, Graph, PoolId, Table
 from torchdevice.answers.devices import WRONG_THREAD, accelerator_error
 from torchdevice.errors import CudaOnlyError, explain_error
 
+# torch's words.
+REPLAYED_IN_CAPTURE = (
+    "Cannot prepare for replay during capturing stage. during CUDA graph capture. If you need this call to be "
+    "captured, please file an issue. Current cudaStreamCaptureStatus: cudaStreamCaptureStatusActive"
+)
+
 _capture = threading.local()
 
 
@@ -54,9 +60,12 @@ class _Step(NamedTuple):
 class Recorder(core.DispatchMode):
     """Receives every operator below autograd and records those that compute or write."""
 
-    def __init__(self, generators: Iterable[torch.Generator]) -> None:
+    def __init__(self, generators: Iterable[torch.Generator], target: str) -> None:
         super().__init__()
         self.steps: list[_Step] = []
+        self._beside_cpu = target != "cpu"
+        # By storage: a tensor of it, and the bytes that the steps use.
+        self._needed: dict[int, tuple[torch.Tensor, int]] = {}
         self._made: set[int] = set()
         self._allocated: list[torch.Tensor] = []  # also made, but no step fills it
         self._kept: set[int] = set()
@@ -69,6 +78,8 @@ class Recorder(core.DispatchMode):
         if any(map(dispatcher.handles_operators, types)):
             return NotImplemented  # such a class calls operators on the tensors that it holds, which are received here
         kwargs = kwargs or {}
+        if self._beside_cpu and _is_work_of_cpu((*args, *kwargs.values())):
+            return op(*args, **kwargs)  # a graph has no work of the CPU, and a capture does not undo it
         effects = dispatcher.effects_of(op)
         for tensor in effects.written(args, kwargs):
             self._keep(tensor)
@@ -76,6 +87,8 @@ class Recorder(core.DispatchMode):
             if isinstance(value, core.RealGenerator):
                 self._keep_state(value)
         result = op(*args, **kwargs)
+        if self._beside_cpu and _is_work_of_cpu((*args, *kwargs.values(), result)):
+            return result
         if effects.only_allocates:
             self._allocated += core.tensors_in(result)
             self._made.update(map(core.memory_key, core.tensors_in(result)))
@@ -90,17 +103,22 @@ class Recorder(core.DispatchMode):
         new = [core.memory_key(tensor) not in older and not core.is_constant_zero(tensor) for tensor in results]
         if is_view and not any(new):
             return
-        same = functools.cache(core.same_memory)  # an argument that is given twice stays one tensor
-        self.steps.append(
-            _Step(
-                op,
-                core.replacing_tensors(tuple(args), same),
-                {name: core.replacing_tensors(value, same) for name, value in kwargs.items()},
-                [same(tensor) if is_new else None for tensor, is_new in zip(results, new, strict=True)],
-                bool(dispatcher.works_in(result)),
-                torch.is_grad_enabled(),
-            )
+        keeps_numbers = self._beside_cpu and op not in _COPIES
+        # An argument that is given twice stays one tensor.
+        same = functools.cache(_with_its_number if keeps_numbers else core.same_memory)
+        step = _Step(
+            op,
+            core.replacing_tensors(tuple(args), same),
+            {name: core.replacing_tensors(value, same) for name, value in kwargs.items()},
+            [same(tensor) if is_new else None for tensor, is_new in zip(results, new, strict=True)],
+            bool(dispatcher.works_in(result)),
+            torch.is_grad_enabled(),
         )
+        self.steps.append(step)
+        for tensor in core.tensors_in([step.args, *step.kwargs.values(), step.made]):
+            key, needed = core.memory_key(tensor), core.extent(tensor)
+            if needed > self._needed.get(key, (tensor, 0))[1]:
+                self._needed[key] = tensor, needed
         self._made.update(core.memory_key(tensor) for tensor, is_new in zip(results, new, strict=True) if is_new)
 
     def _keep(self, tensor: torch.Tensor) -> None:
@@ -127,6 +145,15 @@ class Recorder(core.DispatchMode):
 
     def replay(self) -> None:
         """Run every step again, in order."""
+        for tensor, needed in self._needed.values():
+            if (left := tensor.untyped_storage().nbytes()) < needed:
+                raise RuntimeError(
+                    explain_error(
+                        "a graph was replayed after memory of its capture was released",
+                        f"a storage of at least {needed} bytes has {left} bytes now",
+                        "keep the tensors that a graph uses, or capture again",
+                    )
+                )
         works: list[Any] = []
         with torch.no_grad(), dispatcher.below_autograd_and_autocast():
             for step in self.steps:
@@ -137,6 +164,21 @@ class Recorder(core.DispatchMode):
             _wait(works)
 
 
+_COPIES = (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default)  # from memory of the CPU, as it is then
+
+
+def _is_work_of_cpu(values: Any) -> bool:
+    tensors = core.tensors_in(values)
+    return bool(tensors) and all(tensor.device.type == "cpu" for tensor in tensors)
+
+
+def _with_its_number(tensor: torch.Tensor) -> torch.Tensor:
+    """A CUDA kernel receives the value of a number on the CPU, so a graph keeps it."""
+    if tensor.dim() == 0 and tensor.device.type == "cpu" and tensor.layout is torch.strided:
+        return tensor.clone()
+    return core.same_memory(tensor)
+
+
 def _wait(works: list[Any]) -> None:
     while works:
         works.pop(0).wait()
@@ -145,12 +187,13 @@ def _wait(works: list[Any]) -> None:
 class Recording:
     """A captured graph of a device whose operators are recorded in Python."""
 
-    def __init__(self, generators: Iterable[torch.Generator]) -> None:
+    def __init__(self, generators: Iterable[torch.Generator], target: str) -> None:
         self._generators = generators  # those from which operators draw by default
+        self._target = target
         self._recorder: Recorder | None = None
 
     def begin(self, pool: PoolId) -> None:
-        self._recorder = Recorder(self._generators)
+        self._recorder = Recorder(self._generators, self._target)
         self._recorder.__enter__()
         _capture.recorder = self._recorder
 
@@ -240,6 +283,8 @@ def graph_base(label: str, device: Device, note: Callable[[], None]) -> type:
         def replay(self) -> None:
             if self._captured is None or not self._ended:
                 raise RuntimeError(f"Called {label}::replay without a preceding successful capture.")
+            if device.capturing():
+                raise RuntimeError(REPLAYED_IN_CAPTURE)
             self._captured.replay()
 
         def reset(self) -> None:

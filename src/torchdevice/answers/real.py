@@ -83,7 +83,7 @@ class Real(Device):
         return HostClock()
 
     def graph(self) -> Graph:
-        return Recording([self.generator(index) for index in range(self.count)])
+        return Recording([self.generator(index) for index in range(self.count)], self.type)
 
     def capturing(self) -> bool:
         return capturing()

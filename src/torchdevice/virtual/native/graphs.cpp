@@ -39,6 +39,7 @@ struct Graph {
   const std::thread::id owner = std::this_thread::get_id();
   std::atomic<bool> open{true};
   std::vector<Noted> calls;
+  std::unordered_map<const StorageImpl*, size_t> needed;  // bytes that the calls use of the storages that they hold
   std::vector<Saved> saved;                // the content of older tensors before the first write of the capture
   // Storages that were created during the capture. The address of a deleted one can only be reused by a storage of the
   // same capture.
@@ -144,6 +145,21 @@ Tensor recorded(Graph& graph, const Tensor& t) {
   return present;
 }
 
+// Notes how much memory a recorded tensor uses.
+void note_needed(Graph& graph, const Tensor& t) {
+  const auto* storage = t.is_nested() ? nullptr : storage_of(t);
+  if (!storage) return;
+  const size_t bytes = at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.element_size(), t.storage_offset());
+  size_t& most = graph.needed[storage];
+  most = std::max(most, bytes);
+}
+
+// A CUDA kernel receives the value of a number on the CPU, so a graph keeps it. Numbers of Python stay as they are: they
+// count less in the dtype of a result.
+bool is_number_of_cpu(const Tensor& t) {
+  return t.device().is_cpu() && t.dim() == 0 && t.layout() == c10::kStrided && !t.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
 bool has_geometry_of(const Tensor& a, const Tensor& b) {
   return storage_of(a) == storage_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
       a.strides() == b.strides() && a.dtype() == b.dtype();
@@ -186,8 +202,14 @@ void capture_call(
       for (const auto& a : noted.arguments) each_tensor(a, [&](const Tensor& in) { is_input |= share_memory(in, t); });
       if (!is_input && storage_of(t)) graph.own.insert(storage_of(t));
     });
-  for (auto* values : {&noted.arguments, &noted.results})
-    for (auto& v : *values) v = recorded(graph, v);
+  static const auto copies = c10::Symbol::fromQualString("aten::copy_");  // from memory of the CPU, as it is then
+  const bool keeps_numbers = op.schema().name() != copies.toQualString();
+  for (auto& v : noted.arguments)
+    v = keeps_numbers && v.isTensor() && v.toTensor().defined() && is_number_of_cpu(v.toTensor()) ? v.toTensor().clone()
+                                                                                                  : recorded(graph, v);
+  for (auto& v : noted.results) v = recorded(graph, v);
+  for (const auto* values : {&noted.arguments, &noted.results})
+    for (const auto& v : *values) each_tensor(v, [&](const Tensor& t) { note_needed(graph, t); });
   graph.calls.push_back(std::move(noted));
 }
 
@@ -229,12 +251,13 @@ void capture_touch(const Tensor& written) {
   Graph& graph = *found;
   std::lock_guard<std::mutex> lock(graph.mutex);
   const auto* storage = storage_of(written);
-  if (!is_virtual(written) || !storage || graph.own.count(storage)) return;
+  if (!storage || graph.own.count(storage)) return;
   for (const auto& s : graph.saved)
     if (has_geometry_of(s.tensor, written)) return;
   at::AutoDispatchBelowADInplaceOrView guard;
   Call call;
-  graph.saved.push_back({at_present(written), call.stand_in(written).clone(), storage->nbytes()});
+  const Tensor before = is_virtual(written) ? call.stand_in(written).clone() : written.clone();
+  graph.saved.push_back({at_present(written), before, storage->nbytes()});
 }
 
 void capture_own(const Tensor& made) {
@@ -263,7 +286,7 @@ void capture_end(int64_t graph) {
   for (auto it = saved.rbegin(); it != saved.rend(); ++it) {
     if (storage_of(it->tensor)->nbytes() != it->bytes) continue;  // new memory: a real device loses the old content too
     Call call;
-    call.stand_in(it->tensor, true).copy_(it->before);
+    (is_virtual(it->tensor) ? call.stand_in(it->tensor, true) : it->tensor).copy_(it->before);
   }
   saved.clear();
   // Random numbers are drawn during the replay.
@@ -276,6 +299,10 @@ void capture_end(int64_t graph) {
 void capture_replay(int64_t graph) {
   const auto found = graphs().find(graph);
   TORCH_CHECK(!found->open, "CUDA error: graph ", graph, " is still being captured");
+  for (const auto& [storage, bytes] : found->needed)
+    TORCH_CHECK(storage->nbytes() >= bytes,
+                "CUDA error: a graph was replayed after memory of its capture was released: a storage of at least ", bytes,
+                " bytes has ", storage->nbytes(), " bytes now. Hint: keep the tensors that a graph uses, or capture again.");
   replaying = true;
   struct Reset {
     ~Reset() { replaying = false; }

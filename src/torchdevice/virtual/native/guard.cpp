@@ -81,7 +81,7 @@ void wait_until(double then) {
 
 struct EventData {
   double recorded_at = 0.0;
-  DeviceIndex device = 0;
+  DeviceIndex device = -1;  // not recorded yet
   void* of_backing = nullptr;
 };
 void* behind(void* event) { return event ? static_cast<EventData*>(event)->of_backing : nullptr; }
@@ -164,10 +164,13 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
       *e = made;
     }
     auto* event = static_cast<EventData*>(*e);
-    event->device = checked(device);
+    const DeviceIndex on = checked(stream.device_index());
+    TORCH_CHECK(config.type != DeviceType::CUDA || event->device < 0 || event->device == on,
+                "Event device ", int(event->device), " does not match recording stream's device ", int(on), ".");
+    event->device = on;
     event->recorded_at = std::max(milliseconds(), busy().of(stream));
     if (backing.is_host()) return;
-    const auto index = backing.device(checked(device)).index();
+    const auto index = backing.device(on).index();
     backing.guard().record(&event->of_backing, backing.stream(stream), index, flag);
   }
   void block(void* e, const c10::Stream& stream) const override {

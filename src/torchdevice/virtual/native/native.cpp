@@ -91,8 +91,9 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   // The host waits for such a copy, unless it is asynchronous.
   if (C10_UNLIKELY(capturing() && !is_virtual(self)) && !(non_blocking && self.has_storage() && is_pinned(self.storage().data())))
     refuse_to_wait();
-  if (C10_UNLIKELY(capturing() && is_virtual(self))) capture_touch(self);
+  if (C10_UNLIKELY(capturing())) capture_touch(self);
   if (is_virtual(self) != is_virtual(src) && !non_blocking) {
+    if (C10_UNLIKELY(capturing())) refuse_to_wait();
     about_to_wait();
     wait_for_current_stream(is_virtual(self) ? self.device().index() : src.device().index());
   }
