@@ -5,14 +5,19 @@ from __future__ import annotations
 import io
 import multiprocessing
 import threading
+from collections import OrderedDict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
+import torchdevice
 from tests.virtual.harness import on, run_python
+from torchdevice.translate.loading import dataset_for_workers
 
 DDP = """
 import os, sys, torch, torchdevice.virtual
@@ -165,8 +170,6 @@ def test_profiler_checkpoint_and_extensions() -> None:
 
 @on("cuda", only_cpu="a forked process cannot use an accelerator")
 def test_threads_forks_and_loaders() -> None:
-    from torch.utils.data import DataLoader, TensorDataset
-
     def child(queue: multiprocessing.Queue) -> None:
         queue.put(torch.ones(2, device="cuda").sum().item())
 
@@ -235,3 +238,29 @@ def test_kernels_that_torch_has_in_triton_are_switched_off() -> None:
     assert all(kernels.is_dsl_disabled(language) for language in kernels.available_dsls)
     a, b = torch.ones(2, 3, 1, device="cuda"), torch.ones(2, 1, 4, device="cuda")
     assert torch.bmm(a, b).sum().item() == 24
+
+
+class Record(dict[str, Any]):
+    """A class of a program: a batch with attributes."""
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@on("mps")
+def test_what_workers_get_keeps_its_type() -> None:
+    """Under `accelerate` a dataset that was made without a device is on the accelerator, which a worker cannot use."""
+    with torchdevice.redirect(policy="accelerate"):
+        parameter = nn.Parameter(torch.ones(2))
+        frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        leaf = torch.ones(2, requires_grad=True)
+        items = [OrderedDict(a=torch.ones(2)), Record(a=torch.ones(2)), Pair(torch.ones(2), 0), parameter, frozen, leaf]
+        sent = dataset_for_workers(items)
+        assert [type(each) for each in sent] == [type(each) for each in items]
+        assert [each.requires_grad for each in sent[3:]] == [True, False, True]
+        assert {each.device.type for each in (sent[0]["a"], sent[1]["a"], sent[2].first, *sent[3:])} == {"cpu"}
+        assert all(each.is_leaf for each in sent[3:])
+        loader = DataLoader(items, batch_size=None, num_workers=1, timeout=60)
+        assert [type(each) for each in loader][:3] == [OrderedDict, Record, Pair]

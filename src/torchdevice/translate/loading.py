@@ -235,13 +235,19 @@ def dataset_for_workers(dataset: Any) -> Any:
     Searches datasets, lists, tuples and dicts. An object without such a tensor is returned unchanged.
     """
     if isinstance(dataset, RealTensor):
-        return dataset if dataset.is_cpu else dataset.to(RealDevice("cpu"))
+        return dataset if dataset.is_cpu else _on_cpu(dataset)
     if isinstance(dataset, dict):
-        return _rebuilt(dataset, {key: dataset_for_workers(value) for key, value in dataset.items()})
-    if isinstance(dataset, (list, tuple)) and not hasattr(dataset, "_fields"):
+        changed = {key: new for key, old in dataset.items() if (new := dataset_for_workers(old)) is not old}
+        if not changed:
+            return dataset
+        clone = copy.copy(dataset)
+        clone.update(changed)
+        return clone
+    if isinstance(dataset, (list, tuple)):
         items = [dataset_for_workers(value) for value in dataset]
-        changed = any(new is not old for new, old in zip(items, dataset, strict=True))
-        return type(dataset)(items) if changed else dataset
+        if all(new is old for new, old in zip(items, dataset, strict=True)):
+            return dataset
+        return type(dataset)(*items) if hasattr(dataset, "_fields") else type(dataset)(items)
     if isinstance(dataset, torch.utils.data.Dataset) and hasattr(dataset, "__dict__"):
         state = dataset_for_workers(vars(dataset))
         if state is vars(dataset):
@@ -252,8 +258,14 @@ def dataset_for_workers(dataset: Any) -> Any:
     return dataset
 
 
-def _rebuilt(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
-    return after if any(after[key] is not before[key] for key in before) else before
+def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """A leaf of autograd stays one: a process cannot send other tensors that need gradients."""
+    if not tensor.is_leaf:
+        return tensor.to(RealDevice("cpu"))
+    leaf = tensor.detach().to(RealDevice("cpu"))
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(leaf, tensor.requires_grad)
+    return leaf.requires_grad_(tensor.requires_grad)
 
 
 Undo = Callable[[], object]
