@@ -11,6 +11,7 @@ import torch
 import torchdevice
 from tests.virtual.harness import on
 from torchdevice.answers import counted
+from torchdevice.answers.counted import SampledPeak
 from torchdevice.answers.real import Real
 
 FIGURES = {
@@ -96,3 +97,27 @@ def test_torch_asks_for_nothing_but_the_device(name: str) -> None:
     """If a later torch adds a parameter, `memory.single_figures` needs it too."""
     for module in (torch.cuda, torch.xpu):
         assert list(inspect.signature(getattr(module, name)).parameters) == ["device"]
+
+
+def test_a_value_from_before_a_reset_is_no_peak() -> None:
+    """The thread that samples may be reading a figure while the peak is reset."""
+    reading, is_reset, again = threading.Event(), threading.Event(), threading.Event()
+    this = threading.current_thread()
+
+    def read() -> int:
+        if threading.current_thread() is this:
+            return 1
+        if is_reset.is_set():
+            again.set()
+            return 1
+        reading.set()
+        is_reset.wait(60)
+        return 100
+
+    peak = SampledPeak(read, lambda: 1)
+    assert peak.allocated(1) == 1
+    assert reading.wait(60)
+    peak.reset(1)
+    is_reset.set()
+    assert again.wait(60)
+    assert peak.allocated(1) == 1

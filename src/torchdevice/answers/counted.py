@@ -144,6 +144,7 @@ class SampledPeak:
     def __init__(self, allocated: Callable[[], int], reserved: Callable[[], int]) -> None:
         self._read = (allocated, reserved)
         self._most = [0, reserved()]
+        self._resets = 0
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -156,12 +157,15 @@ class SampledPeak:
         return self._most[1]
 
     def reset(self, now: int) -> None:
-        self._most = [now, self._read[1]()]
+        reserved = self._read[1]()
+        with self._lock:
+            self._most, self._resets = [now, reserved], self._resets + 1
         self._start()
 
     def _sample(self, allocated: int = 0, reserved: int = 0) -> None:
         self._start()
-        self._most = [max(self._most[0], allocated), max(self._most[1], reserved)]
+        with self._lock:
+            self._most = [max(self._most[0], allocated), max(self._most[1], reserved)]
 
     def _start(self) -> None:
         with self._lock:
@@ -172,7 +176,11 @@ class SampledPeak:
     def _watch(self) -> None:
         pause = threading.Event()
         while not pause.wait(SAMPLE_SECONDS):
-            self._most = [max(most, read()) for most, read in zip(self._most, self._read, strict=True)]
+            resets = self._resets
+            seen = [read() for read in self._read]
+            with self._lock:
+                if resets == self._resets:  # else the values may be older than the last reset
+                    self._most = [*map(max, self._most, seen)]
 
 
 @functools.cache
