@@ -405,3 +405,14 @@ def test_compiled_code_follows_the_settings_of_the_session() -> None:
             assert compiled().device == make().device
             assert compiled().is_cuda == (policy == "accelerate")
     assert count.frame_count == 2
+
+
+@on("")
+def test_a_session_in_which_rules_are_read_again_leaves_the_same_rules() -> None:
+    rules = torch._dynamo.trace_rules
+    with torchdevice.redirect(target="cpu"):
+        rules.clear_lru_cache()
+        rules.get_torch_obj_rule_map()
+    after = dict(rules.get_torch_obj_rule_map())
+    rules.clear_lru_cache()
+    assert after == rules.get_torch_obj_rule_map()

@@ -112,7 +112,8 @@ def apply_rules(given: Rules, twins: Sequence[tuple[Function, Function, Function
     handled = functions.TorchInGraphFunctionVariable._get_handlers()
 
     # Where a rule belongs that is stored for one of these.
-    places = {}
+    places: dict[Any, Any] = {}
+    reread = False
     for wrapper, original in (*given.moved, *given.kept, *given.nodes):
         place = without_cache(original)
         places |= {each: place for each in (wrapper, original) if each is not place}
@@ -141,6 +142,8 @@ def apply_rules(given: Rules, twins: Sequence[tuple[Function, Function, Function
         rules.update(dict.fromkeys(given.instead, Substituted))
 
     def clear_and_add() -> None:
+        nonlocal reread
+        reread = True
         clear()
         move_to_originals()
         add_to_wrappers()
@@ -148,8 +151,11 @@ def apply_rules(given: Rules, twins: Sequence[tuple[Function, Function, Function
     def put_back() -> None:
         for each in given.instead:
             trace_rules.get_torch_obj_rule_map().pop(each, None)
+            Substituted._get_polyfill_handlers().pop(each, None)
         trace_rules.clear_lru_cache, trace_rules.get_tensor_method = clear, methods
         methods.cache_clear()
+        if reread:  # while torch was patched
+            clear()
 
     @functools.cache
     def methods_with_originals() -> frozenset[Any]:
