@@ -155,7 +155,7 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     if (event->of_backing) backing.guard().destroyEvent(event->of_backing, backing.device(device).index());
     delete event;
   }
-  void record(void** e, const c10::Stream& stream, const DeviceIndex device, const c10::EventFlag flag) const override {
+  void record(void** e, const c10::Stream& stream, const DeviceIndex, const c10::EventFlag flag) const override {
     if (!*e) {
       auto* made = new EventData;
       auto& live = live_events();
