@@ -396,6 +396,27 @@ def test_priorities_have_their_own_streams() -> None:
         assert {stream.priority for stream in streams} == {priority}
 
 
+@on("cuda")
+def test_priorities_are_those_of_cuda() -> None:
+    assert torch.cuda.Stream.priority_range() == (0, -3)
+    assert [torch.cuda.Stream(priority=priority).priority for priority in (0, -1, -3, -9)] == [0, -1, -3, -3]
+    with pytest.raises(RuntimeError, match="to be less than or equal to 0, got 1"):
+        torch.cuda.Stream(priority=1)
+
+
+@on("xpu")
+def test_priorities_are_those_of_xpu() -> None:
+    assert torch.xpu.Stream.priority_range() == (1, -1)
+    made = {priority: {torch.xpu.Stream(priority=priority) for _ in range(3)} for priority in (1, 0, -1)}
+    assert {priority: {each.priority for each in streams} for priority, streams in made.items()} == {
+        1: {1},
+        0: {0},
+        -1: {-1},
+    }
+    assert len(set().union(*made.values())) == 9
+    assert torch.xpu.Stream(priority=9).priority == 1
+
+
 @on("cuda", only_cpu="the accelerator knows its streams")
 def test_streams_of_other_libraries_are_not_those_of_torch() -> None:
     address = 1 << 40

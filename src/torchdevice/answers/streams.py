@@ -15,18 +15,17 @@ import torch
 from torchdevice._torch.core import RealDevice, RealEvent, RealStream, stream_type_number
 from torchdevice.answers.device import Device, Table
 
-PRIORITIES = (0, -5)
-
 
 class EventError(ValueError, RuntimeError):
     """The error of CUDA's events. It is a ValueError in newer versions of torch and a RuntimeError in older ones."""
 
 
 class Streams:
-    """The streams of one device: numbers and priorities."""
+    """The streams of one device: numbers and priorities. `priorities`: the lowest and the highest."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, priorities: tuple[int, int]) -> None:
         self.device = device
+        self.priorities = priorities
         self.type_number = stream_type_number(device.type)
         self._priorities: dict[int, int] = {}
 
@@ -36,8 +35,8 @@ class Streams:
 
     def keep_priority(self, number: int, priority: int) -> None:
         """Stores a priority, clamped to the valid range."""
-        if priority:
-            self._priorities[number] = max(PRIORITIES[1], min(PRIORITIES[0], priority))
+        lowest, highest = self.priorities
+        self._priorities[number] = max(highest, min(lowest, priority))
 
     def priority(self, number: int) -> int:
         return self._priorities.get(number, 0)
@@ -61,6 +60,8 @@ def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type
             index = device.current() if device_index is None else device_index
             if stream_id is None:
                 note()
+                if priority > 0 >= streams.priorities[0]:
+                    raise RuntimeError(f"Expected cuda stream priority to be less than or equal to 0, got {priority}")
             if stream_id is None and not stream_ptr and device.own_streams:
                 made = RealStream.__new__(cls, device=RealDevice(device.type, index), priority=priority)
                 streams.keep_priority(made.stream_id, priority)
@@ -88,7 +89,7 @@ def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type
 
         @staticmethod
         def priority_range() -> tuple[int, int]:
-            return PRIORITIES
+            return streams.priorities
 
         def query(self) -> bool:
             if device.own_streams:

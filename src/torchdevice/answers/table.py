@@ -29,6 +29,7 @@ class Classes:
     graph: str = ""
     pool: str = ""
     properties: str = ""
+    priorities: tuple[int, int] = (0, 0)  # of streams, the lowest first
 
     def names(self) -> frozenset[str]:
         """The names in torch._C."""
@@ -44,6 +45,7 @@ CLASSES = {
         graph="_CUDAGraph",
         pool="_MemPool",
         properties="_CudaDeviceProperties",
+        priorities=(0, -3),
     ),
     "xpu": Classes(
         stream="_XpuStreamBase",
@@ -53,6 +55,7 @@ CLASSES = {
         graph="_XPUGraph",
         pool="_XPUMemPool",
         properties="_XpuDeviceProperties",
+        priorities=(1, -1),
     ),
     "mps": Classes(stream="_MPSStreamBase"),
 }
@@ -92,7 +95,7 @@ def answers(kind: str, device: Device, noting: Callable[[str], Callable[[], None
     `noting(name)` returns the function that a class calls when user code makes an object of it.
     """
     note = noting if noting is not None else lambda name: lambda: None
-    lent = streams.Streams(device)
+    lent = streams.Streams(device, CLASSES[kind].priorities)
     if kind == "mps":
         stream = mps.mps_stream_base(streams.stream_base(lent, CLASSES[kind].stream_handle, note("Stream")))
         return Answers(mps.mps_functions(device, stream), {}, {"Stream": stream})

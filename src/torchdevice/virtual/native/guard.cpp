@@ -26,7 +26,7 @@ thread_local DeviceIndex current = 0;
 thread_local c10::StreamId streams[kMaxDevices] = {};  // 0 is the default stream
 // As on CUDA, a device has a fixed number of streams per priority, and they are handed out in turn. Each stream has its
 // own cache of memory, so a program that makes a stream per step would otherwise use more memory with every step.
-constexpr int kPriorities = 6;  // 0 to -5: PRIORITIES in answers/streams.py
+constexpr int kPriorities = 4;  // CUDA: 0 to -3, XPU: 1 to -1 (answers/table.py)
 constexpr uint32_t kStreamsPerPriority = 32;
 std::atomic<uint32_t> streams_made[kMaxDevices][kPriorities] = {};
 // Whether a thread may be on another stream of the accelerator than the initial one, whose id is 0. Until then nobody
@@ -348,7 +348,8 @@ c10::Stream new_stream(DeviceIndex device, int priority) {
     handed_out().ids.insert(stream.id());
     return backing.label(stream, device);
   }
-  const int level = std::clamp(-priority, 0, kPriorities - 1);
+  const bool is_xpu = config.type == DeviceType::XPU;
+  const int level = is_xpu ? 1 - std::clamp(priority, -1, 1) : std::clamp(-priority, 0, kPriorities - 1);
   const uint32_t place = streams_made[device][level]++ % kStreamsPerPriority;
   const c10::StreamId id = 1 + level * static_cast<c10::StreamId>(kStreamsPerPriority) + place;  // 0: the default stream
   return c10::Stream(c10::Stream::UNSAFE, Device(config.type, device), id);
