@@ -155,6 +155,23 @@ def test_results_have_the_dtype_that_cuda_gives() -> None:
     assert again.tolist() == out.tolist()
 
 
+@on("cuda")
+def test_transforms_of_halves_need_the_sizes_of_cufft() -> None:
+    half = torch.rand(8, 6, device="cuda", dtype=torch.float16)
+    assert torch.fft.fft(half, dim=0).shape == (8, 6)
+    assert torch.fft.irfft(torch.fft.rfft(half, dim=0), dim=0).shape == (8, 6)
+    refused = {
+        "one size": lambda: torch.fft.fft(half),
+        "one of two": lambda: torch.fft.fft2(half),
+        "the requested size": lambda: torch.fft.irfft(torch.fft.rfft(half, dim=0), n=6, dim=0),
+        "complex": lambda: torch.fft.fft(half.to(torch.complex32)),
+    }
+    for name, transform in refused.items():
+        with pytest.raises(RuntimeError, match="powers of two when computing in half precision"):
+            print(name, transform())
+    assert torch.fft.fft(half.float()).shape == (8, 6)
+
+
 def _four_bits(device: str, dtype: torch.dtype) -> None:
     x, weights = torch.rand(2, 64, dtype=dtype), torch.randint(16, (16, 64), dtype=torch.int32)
     scales_and_zeros = torch.rand(2, 16, 2, dtype=dtype)

@@ -39,11 +39,13 @@ constexpr uint64_t kTransformed = kComplexHalf | kHalves | bits(ScalarType::BCom
 constexpr uint64_t kTransformed = kComplexHalf | kHalf;
 #endif
 
+constexpr const char* kTransforms = " _fft_c2c _fft_c2r _fft_r2c ";
+
 const Wider kWider[] = {
     {" acos acosh angle asin asinh atan atanh convolution convolution_backward cos cosh diag diagonal_copy div exp lerp log "
      "logaddexp pow prod rsqrt sigmoid sin sinh sqrt sum tan tanh ",
      kComplexHalf},
-    {" _fft_c2c _fft_c2r _fft_r2c ", kTransformed},
+    {kTransforms, kTransformed},
     {" polygamma round rrelu_with_noise ", kHalf},
     {" _sparse_sparse_matmul _upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward avg_pool3d avg_pool3d_backward "
      "grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward "
@@ -104,6 +106,19 @@ std::optional<ScalarType> dtype_of(const c10::IValue& v, const c10::Argument& a)
   return std::nullopt;
 }
 
+// cuFFT computes in half precision only if the sizes of the signal are powers of two.
+void check_signal(const c10::OperatorHandle& op, const Stack& stack) {
+  const Tensor signal = argument(op, stack, "self").toTensor();
+  const auto dims = argument(op, stack, "dim").toIntVector();
+  std::vector<int64_t> sizes;
+  for (const int64_t dim : dims) sizes.push_back(signal.size(dim));
+  if (const auto last = argument(op, stack, "last_dim_size"); last.isInt() && !sizes.empty()) sizes.back() = last.toInt();
+  for (const int64_t size : sizes)
+    TORCH_CHECK((size & (size - 1)) == 0,
+                "cuFFT only supports dimensions whose sizes are powers of two when computing in half precision, but got a "
+                "signal size of", c10::IntArrayRef(sizes));
+}
+
 }  // namespace
 
 bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, const std::function<void()>& run) {
@@ -125,6 +140,7 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
   const bool with_statistics = rule.statistics != Statistics::kNone;
   const auto narrow = with_statistics ? dtype_of((*stack)[base], arguments[0]) : asked ? asked : promoted ? promoted : of_numbers;
   if (!narrow || !has(rule.from, *narrow)) return false;
+  if (rule.ops == kTransforms && config.type == DeviceType::CUDA) check_signal(op, *stack);
   const ScalarType wide = widened(*narrow);
   const c10::IValue weight = argument(op, *stack, "weight");
   const bool weight_is_wide = weight.isTensor() && weight.toTensor().defined() && weight.toTensor().scalar_type() == wide;
