@@ -115,8 +115,9 @@ def apply_rules(given: Rules, twins: Sequence[tuple[Function, Function, Function
     places: dict[Any, Any] = {}
     reread = False
     for wrapper, original in (*given.moved, *given.kept, *given.nodes):
-        place = without_cache(original)
-        places |= {each: place for each in (wrapper, original) if each is not place}
+        place = places[wrapper] = without_cache(original)
+        if original is not place:
+            places[original] = place
 
     def tables() -> tuple[dict[Any, Any], ...]:
         return trace_rules.get_torch_obj_rule_map(), handled, functions.constant_fold_functions
@@ -173,6 +174,7 @@ def apply_rules(given: Rules, twins: Sequence[tuple[Function, Function, Function
     return put_back
 
 
+@functools.cache
 def without_cache(function: Any) -> Any:
     """The function behind `functools.lru_cache`. torch's compiler has its rules for that."""
     return function.__wrapped__ if hasattr(function, "cache_info") else function

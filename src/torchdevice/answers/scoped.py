@@ -189,6 +189,11 @@ class _Built:
     replacements: list[Replacement]
     failures: failures.Failures | None  # None if the host has CUDA
 
+    @functools.cached_property
+    def classes(self) -> dict[type, str]:
+        """The classes among the replacements, and the names that they replace."""
+        return {each.value: each.name for each in self.replacements if isinstance(each.value, type)}
+
 
 class Masquerades:
     """All namespaces that a host lacks. Built on first use and kept until the process ends."""
@@ -230,10 +235,10 @@ class Masquerades:
 
     def _leave_classes_untraced(self, selected: _Built) -> Callable[[], object]:
         """For torch's compiler, the classes that replace its own are code of the program: contexts, streams, events."""
-        made = {id(each.value): each for each in selected.replacements if isinstance(each.value, type)}
-        classes = [*(each.value for each in made.values()), *map(resolve_path, self.ordered)]
+        classes = [*selected.classes, *map(resolve_path, self.ordered)]
         # With one device, choosing it changes nothing.
-        chosen = [each.value for each in made.values() if each.name == "device"] if selected.target.count == 1 else []
+        is_only_one = selected.target.count == 1
+        chosen = [each for each, name in selected.classes.items() if name == "device" and is_only_one]
         return compilers.leave_classes_untraced(classes, dict.fromkeys(chosen, twins.no_context))
 
     @property

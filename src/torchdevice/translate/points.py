@@ -6,6 +6,7 @@ replacement is built on first use, once per process. `engine` applies it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import sys
@@ -55,7 +56,7 @@ class Point:
     traced: str | None = None
     within: str = ""
 
-    @property
+    @functools.cached_property
     def twin(self) -> str | None:
         """The kind of twin."""
         owner, _, name = self.path.rpartition(".")
