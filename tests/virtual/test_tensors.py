@@ -153,6 +153,23 @@ def test_nested_and_quantized() -> None:
     assert channels.dequantize().is_cuda
 
 
+def _quantized() -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(3, 3)
+    zeros = torch.zeros(3, dtype=torch.long)
+    of_rows = torch.quantize_per_channel(x, torch.tensor([0.1, 0.2, 0.3]), zeros, 0, torch.qint8)
+    return torch.quantize_per_tensor(x, 0.1, 3, torch.quint8), of_rows
+
+
+@on("cuda")
+def test_quantized_tensors_of_the_host_are_copied() -> None:
+    for q in _quantized():
+        there = q.cuda()
+        assert there.is_cuda
+        assert there.qscheme() == q.qscheme()
+        assert torch.equal(there.dequantize().cpu(), q.dequantize())
+        assert torch.equal(there.cpu().int_repr(), q.int_repr())
+
+
 @on("mps")
 def test_layouts_that_mps_lacks_raise_its_errors() -> None:
     sparse = torch.eye(3).to_sparse().to("mps")

@@ -57,8 +57,8 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 DENIED_DTYPES = {
     "mps": "float64,complex128,float8_e5m2,float8_e4m3fn,float8_e5m2fnuz,float8_e4m3fnuz,float8_e8m0fnu",
 }
-# Operators that accept tensors of both devices: copies, and those that get the sizes of a nested tensor, which are CPU
-# tensors.
+# Operators that accept tensors of both devices: copies, those that get the sizes of a nested tensor, which are CPU
+# tensors, and those that copy the scales of a quantized tensor.
 CROSS_DEVICE = frozenset(
     {
         "copy_",
@@ -68,6 +68,8 @@ CROSS_DEVICE = frozenset(
         "_copy_from_and_resize",
         "_nested_view_from_buffer",
         "_nested_from_padded",
+        "empty_quantized",
+        "_empty_per_channel_affine_quantized",
     }
 )
 
