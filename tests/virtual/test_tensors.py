@@ -170,6 +170,18 @@ def test_quantized_tensors_of_the_host_are_copied() -> None:
         assert torch.equal(there.cpu().int_repr(), q.int_repr())
 
 
+@on("cuda")
+def test_quantized_tensors_get_the_storages_of_others() -> None:
+    for q in (q.cuda() for q in _quantized()):
+        for copied in (copy.deepcopy(q), pickle.loads(pickle.dumps(q))):
+            assert copied.is_cuda
+            assert copied.data_ptr() != q.data_ptr()
+            assert torch.equal(copied.dequantize(), q.dequantize())
+    part = q.clone().set_(q.untyped_storage(), 3, (1, 3), (3, 1))
+    assert part.data_ptr() == q.data_ptr() + 3
+    assert torch.equal(part.int_repr(), q.int_repr()[1:2])
+
+
 @on("mps")
 def test_layouts_that_mps_lacks_raise_its_errors() -> None:
     sparse = torch.eye(3).to_sparse().to("mps")

@@ -79,6 +79,9 @@ Tensor unfold(const Tensor& self, int64_t dim, int64_t size, int64_t step) { ret
 Tensor& set_storage_offset(Tensor& self, c10::Storage storage, int64_t offset, IntArrayRef size, IntArrayRef stride) {
   return at::native::set_storage_cpu_(self, std::move(storage), offset, size, stride);
 }
+Tensor& set_quantized(Tensor& self, c10::Storage storage, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+  return at::native::set_storage_quantized_(self, std::move(storage), offset, size, stride);
+}
 Tensor& set_storage(Tensor& self, c10::Storage storage) { return at::native::set_(self, std::move(storage)); }
 Tensor& set_tensor(Tensor& self, const Tensor& source) { return at::native::set_tensor_(self, source); }
 Tensor& set_empty(Tensor& self) {
@@ -575,6 +578,7 @@ void register_native_kernels() {
   put(dense, "_reshape_alias", TORCH_FN(reshape_alias));
   put(dense, "unfold", TORCH_FN(unfold));
   put(dense, "set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
+  put(config.key(DispatchKey::Quantized), "set_.source_Storage_storage_offset", TORCH_FN(set_quantized));
   put(dense, "set_.source_Storage", TORCH_FN(set_storage));
   put(dense, "set_.source_Tensor", TORCH_FN(set_tensor));
   put(dense, "set_", TORCH_FN(set_empty));
