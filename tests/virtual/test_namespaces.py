@@ -256,6 +256,15 @@ def test_mps_namespace() -> None:
             make()
 
 
+@on("xpu")
+@pytest.mark.skipif(not hasattr(torch.xpu, "set_per_process_memory_fraction"), reason="torch 2.9 lacks it")
+def test_xpu_refuses_a_share_of_memory_that_does_not_exist() -> None:
+    for share, said in (0.0, "0"), (-0.5, "-0.5"), (1.5, "1.5"):
+        with pytest.raises(ValueError, match=rf"^invalid fraction:{said}\. Please set within \(0, 1\]\.$"):
+            torch.xpu.set_per_process_memory_fraction(share)
+    torch.xpu.set_per_process_memory_fraction(1.0)
+
+
 @on("xpu:2", only_cpu="the accelerator has its own allocator")
 def test_xpu_namespace() -> None:
     xpu = torch.xpu

@@ -60,6 +60,12 @@ def memory_functions(kind: str, device: Device) -> Table:
     def set_history(settings: HistorySettings) -> None:
         recording[0] = device.record_history(settings)
 
+    def set_fraction(fraction: float, index: int) -> None:
+        # torch.cuda checks the range in Python, torch.xpu in C++.
+        if kind == "xpu" and not 0 < fraction <= 1:
+            raise ValueError(f"invalid fraction:{fraction:g}. Please set within (0, 1].")
+        device.set_fraction(fraction, index)
+
     def observe(observer: Any) -> None:
         device.observe_out_of_memory(observer)
 
@@ -92,7 +98,7 @@ def memory_functions(kind: str, device: Device) -> Table:
         f"_{kind}_resetAccumulatedHostMemoryStats": nothing,
         f"_{kind}_resetPeakHostMemoryStats": nothing,
         f"_{kind}_emptyCache": lambda *_: device.empty_cache(),
-        f"_{kind}_setMemoryFraction": lambda fraction, index: device.set_fraction(fraction, index),
+        f"_{kind}_setMemoryFraction": set_fraction,
         f"_{kind}_getMemoryFraction": lambda index: device.fraction(index),
         f"_{kind}_memorySnapshot": lambda asked=None: snapshot(device, asked),
         f"_{kind}_record_memory_history": record,
