@@ -210,6 +210,12 @@ def test_legacy_tensor_types() -> None:
     assert t.type("torch.cuda.HalfTensor").dtype == torch.float16
     assert t.type(torch.FloatTensor).device.type == "cpu"
     assert torch.ones(2).type(torch.cuda.DoubleTensor).is_cuda
+    assert torch.cuda.FloatTensor(t).data_ptr() == t.data_ptr()
+    for other in (t.cpu(), t.half()):
+        with pytest.raises(TypeError, match=r"expected TensorOptions\(dtype=float, device=cuda"):
+            torch.cuda.FloatTensor(other)
+    with pytest.raises(RuntimeError, match="legacy constructor expects device type: cuda but device type: cpu"):
+        torch.cuda.FloatTensor(3, device="cpu")
     torch.set_default_tensor_type("torch.cuda.HalfTensor")
     assert torch.ones(1).dtype == torch.float16
     assert torch.tensor([1.0]).is_cuda

@@ -186,22 +186,12 @@ class LegacyType(type):
         return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype == cls.dtype and not value.is_sparse
 
     def __call__(cls, *arguments: Any, **options: Any) -> torch.Tensor:
-        """FloatTensor(), (2, 3), (sequence), (storage), (tensor): a new tensor on the current device."""
+        """FloatTensor(), (2, 3), (sequence), (storage): a new tensor on the current device. (tensor): an alias of it.
+
+        `Tensor.new` is the same constructor of torch, with the same checks.
+        """
         _warn_once(NOT_RECOMMENDED)
-        place = options.get("device")
-        device = torch.device("cuda" if place is None else place)
-        if not arguments:
-            return torch.empty(0, dtype=cls.dtype, device=device)
-        first = arguments[0]
-        if isinstance(first, torch.Tensor):
-            return first.to(device=device, dtype=cls.dtype)
-        if isinstance(first, (torch.UntypedStorage, torch.TypedStorage)):
-            return torch.empty(0, dtype=cls.dtype, device=device).set_(first)
-        if isinstance(first, int):
-            return torch.empty(*arguments, dtype=cls.dtype, device=device)
-        if isinstance(first, torch.Size):
-            return torch.empty(first, dtype=cls.dtype, device=device)
-        return torch.tensor(first, dtype=cls.dtype, device=device)
+        return torch.empty(0, dtype=cls.dtype, device="cuda").new(*arguments, **options)
 
     def __repr__(cls) -> str:
         return f"<class 'torch.cuda.{cls.__name__}'>"
