@@ -140,7 +140,7 @@ bool run_wider(const Wider& rule, const c10::OperatorHandle& op, Stack* stack, c
   const bool with_statistics = rule.statistics != Statistics::kNone;
   const auto narrow = with_statistics ? dtype_of((*stack)[base], arguments[0]) : asked ? asked : promoted ? promoted : of_numbers;
   if (!narrow || !has(rule.from, *narrow)) return false;
-  if (rule.ops == kTransforms && config.type == DeviceType::CUDA) check_signal(op, *stack);
+  if (rule.ops == kTransforms && config.type == DeviceType::CUDA && has(kHalf | kComplexHalf, *narrow)) check_signal(op, *stack);
   const ScalarType wide = widened(*narrow);
   const c10::IValue weight = argument(op, *stack, "weight");
   const bool weight_is_wide = weight.isTensor() && weight.toTensor().defined() && weight.toTensor().scalar_type() == wide;
