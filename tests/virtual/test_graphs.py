@@ -256,7 +256,7 @@ def test_copies_for_which_the_host_waits_are_refused_in_a_capture() -> None:
         lambda: torch.tensor([1.0, 2.0], device="cuda"),
         lambda: here.to("cuda"),
         lambda: x.copy_(pinned),
-        lambda: x.__setitem__(0, 5.0),
+        lambda: x[0].copy_(torch.tensor(5.0)),
         lambda: x.cpu(),
     ]
     for call in waiting:
