@@ -99,6 +99,28 @@ def test_memory_limit_raises_out_of_memory() -> None:
     assert (half + half).sum() == 300_000
 
 
+def starts_from_the_seed_in_a_state(kind: str) -> None:
+    gpu, state = getattr(torch, kind), torch.tensor([7, 4]).view(torch.uint8)
+    gpu.manual_seed(7)
+    expected = torch.rand(3, device=kind)
+    for load in (gpu.set_rng_state, gpu.default_generators[0].set_state):
+        load(state)
+        assert gpu.initial_seed() == 7
+        assert torch.equal(torch.rand(3, device=kind), expected)
+    with pytest.raises(RuntimeError, match="RNG state is wrong size"):
+        gpu.set_rng_state(state[:8])
+
+
+@on("cuda", only_cpu="the accelerator has its own generators")
+def test_a_generator_starts_from_the_seed_in_a_state_of_cuda() -> None:
+    starts_from_the_seed_in_a_state("cuda")
+
+
+@on("xpu", only_cpu="the accelerator has its own generators")
+def test_a_generator_starts_from_the_seed_in_a_state_of_xpu() -> None:
+    starts_from_the_seed_in_a_state("xpu")
+
+
 @on("cuda")
 def test_dropout_draws_from_the_device() -> None:
     """Its schema has no generator, so the kernel cannot be told where to draw."""

@@ -10,6 +10,7 @@
 #include <ATen/detail/MPSHooksInterface.h>
 #include <ATen/detail/XPUHooksInterface.h>
 
+#include <array>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
@@ -51,9 +52,22 @@ struct VirtualGenerator final : c10::GeneratorImpl {
     const auto lock = locked();
     return inner.seed();
   }
+  // The state of a GPU's generator, which a checkpoint from another machine may contain, is a seed and an offset. The
+  // CPU can only start from the seed.
   void set_state(const c10::TensorImpl& state) override {
     const auto lock = locked();
-    inner.unsafeGetGeneratorImpl()->set_state(state);
+    auto& own = *inner.unsafeGetGeneratorImpl();
+    if (backing.is_host() && !config.is_mps()) {
+      at::detail::check_rng_state(state);
+      if (std::array<uint64_t, 2> given; state.numel() == sizeof(given)) {
+        std::memcpy(given.data(), state.data(), sizeof(given));
+        own.set_current_seed(given[0]);
+        offset = given[1];
+        return;
+      }
+      TORCH_CHECK(state.numel() == own.get_state()->numel(), "RNG state is wrong size");
+    }
+    own.set_state(state);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
     const auto lock = locked();
