@@ -195,7 +195,8 @@ class Registrations:
         if space not in self._libraries:
             self._libraries[space] = torch.library.Library(space, "IMPL")
         with _overriding(name, key):
-            self._libraries[space].impl(name, kernel, key, with_keyset=with_keyset)
+            # Versions before 2.10 refuse to override a program's kernel by default.
+            self._libraries[space].impl(name, kernel, key, with_keyset=with_keyset, allow_override=True)
 
     def undo(self) -> None:
         """Remove our kernels. The previous ones are active again."""

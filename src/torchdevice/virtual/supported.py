@@ -191,9 +191,16 @@ _REFUSED_BY_CUDA = {
 }
 
 
+# The same, for versions of torch before the given one.
+_REFUSED_BEFORE = {(2, 10): {"logaddexp": Refusal(frozenset({"complex64", "complex128"}), "logaddexp_cuda")}}
+
+
 @cache
 def _refused_by_cuda() -> dict[str, Refusal]:
-    return {name: refusal for names, refusal in _REFUSED_BY_CUDA.items() for name in names.split()}
+    from torchdevice._torch.core import torch_release  # the command line reads this module without torch
+
+    tables = [_REFUSED_BY_CUDA, *(older for version, older in _REFUSED_BEFORE.items() if torch_release() < version)]
+    return {name: refusal for table in tables for names, refusal in table.items() for name in names.split()}
 
 
 def refusal_of(name: str, key: str, real: bool) -> Refusal:

@@ -33,6 +33,11 @@ constexpr uint64_t kHalves = kHalf | bits(ScalarType::BFloat16), kBool = bits(Sc
 constexpr uint64_t kIntegers = bits(ScalarType::Byte, ScalarType::Char, ScalarType::Short, ScalarType::Int, ScalarType::Long);
 constexpr uint64_t kFloat8 = bits(
     ScalarType::Float8_e4m3fn, ScalarType::Float8_e4m3fnuz, ScalarType::Float8_e5m2, ScalarType::Float8_e5m2fnuz);
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+constexpr uint64_t kTraced = kComplexHalf | kBool;
+#else
+constexpr uint64_t kTraced = kComplexHalf | kBool | kHalves;
+#endif
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
 constexpr uint64_t kTransformed = kComplexHalf | kHalves | bits(ScalarType::BComplex32);
 #else
@@ -59,7 +64,7 @@ const Wider kWider[] = {
     {" _batch_norm_with_update _native_batch_norm_legit native_batch_norm native_layer_norm ", kHalves, Statistics::kMade},
     {" batch_norm_backward native_batch_norm_backward native_layer_norm_backward ", kHalves, Statistics::kUsed},
     {" abs ", kBool},
-    {" trace ", kBool | kComplexHalf},
+    {" trace ", kTraced},
     {" histc ", kIntegers},
 };
 

@@ -58,8 +58,8 @@ bool is_refused(const c10::Error& error) {
 
 // ------------------------------------------------------------------------------------------- the dtypes of a call
 // One bit per dtype among its arguments.
-uint64_t dtypes(const Tensor& t) { return t.defined() ? uint64_t(1) << static_cast<int>(t.scalar_type()) : 0; }
-uint64_t dtypes(const std::optional<Tensor>& t) { return t ? dtypes(*t) : 0; }
+[[maybe_unused]] uint64_t dtypes(const Tensor& t) { return t.defined() ? uint64_t(1) << static_cast<int>(t.scalar_type()) : 0; }
+[[maybe_unused]] uint64_t dtypes(const std::optional<Tensor>& t) { return t ? dtypes(*t) : 0; }
 template <class Other>
 uint64_t dtypes(const Other&) {
   return 0;
@@ -145,7 +145,7 @@ const KernelFunction& inside(const Kernel& handle) {
   return reinterpret_cast<const KernelFunction&>(handle);
 }
 
-bool is_boxed(const KernelFunction& kernel) { return !kernel.isValidUnboxed() && !kernel.isValidSymUnboxed(); }
+[[maybe_unused]] bool is_boxed(const KernelFunction& kernel) { return !kernel.isValidUnboxed() && !kernel.isValidSymUnboxed(); }
 
 template <class Signature, class Kernel>
 struct TypedGuard;
