@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -178,6 +179,12 @@ def _overriding(name: str, key: str) -> Iterator[None]:
         yield
 
 
+# torch 2.9 refuses by default to override a kernel that a program has registered in Python.
+_OVERRIDES = (
+    {"allow_override": True} if "allow_override" in inspect.signature(torch.library.Library.impl).parameters else {}
+)
+
+
 class Registrations:
     """Our kernels in the dispatcher. `undo` removes them.
 
@@ -195,8 +202,7 @@ class Registrations:
         if space not in self._libraries:
             self._libraries[space] = torch.library.Library(space, "IMPL")
         with _overriding(name, key):
-            # Versions before 2.10 refuse to override a program's kernel by default.
-            self._libraries[space].impl(name, kernel, key, with_keyset=with_keyset, allow_override=True)
+            self._libraries[space].impl(name, kernel, key, with_keyset=with_keyset, **_OVERRIDES)
 
     def undo(self) -> None:
         """Remove our kernels. The previous ones are active again."""
