@@ -48,6 +48,9 @@ class Refusal:
             self._running = None
 
     def _hear(self, event: str, arguments: tuple[object, ...]) -> None:
+        words = arguments[1] if event == "subprocess.Popen" else ()
+        if isinstance(words, (list, tuple)) and [*words[1:]] == ["--version"]:
+            return  # of the compiler: the first question for memory on a CPU looks for a built library
         if event in STARTING_EVENTS and self._running:
             raise pytest.fail.Exception(f"{self._running} starts a process ({event}): mark it `processes`")
 

@@ -17,6 +17,7 @@ from tests.virtual.harness import on
 from torchdevice.answers import counted
 from torchdevice.virtual import build, cpu_memory
 
+pytestmark = pytest.mark.processes  # a compiler builds the library
 MIB = 1 << 20
 
 
