@@ -119,6 +119,7 @@ def test_doctor_says_what_a_small_program_died_of() -> None:
     assert (check.status, check.detail) == ("fail", "a small program failed: no luck")
 
 
+@pytest.mark.processes
 def test_doctor_shows_the_first_line_of_a_long_message() -> None:
     check = doctor._smoke("translation", "raise ValueError('no luck\\nbut many words')", {}, "{}")
     assert check.detail == "a small program failed: ValueError: no luck"
