@@ -12,7 +12,6 @@ import torch
 
 from tests.cli.harness import torchdevice, write
 from tests.virtual.harness import on
-from torchdevice._torch.core import torch_release
 
 PROGRAM = """
 import os, torch, torch.multiprocessing as mp
@@ -92,9 +91,7 @@ def _sent_and_freed(device: str) -> None:
     assert all(torch.equal(each.cpu(), torch.arange(1000.0)) for each in received)
     del received
     gc.collect()
-    # torch 2.9 keeps the Python object of a storage of CUDA until it clears its table of those that were received.
-    if device != "cuda" or torch_release() > (2, 9):
-        assert _segments() == before
+    assert _segments() == before
 
 
 @on("cuda", only_cpu="the memory of an accelerator is not shared")
