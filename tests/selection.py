@@ -50,7 +50,7 @@ class Refusal:
     def _hear(self, event: str, arguments: tuple[object, ...]) -> None:
         words = arguments[1] if event == "subprocess.Popen" else ()
         if isinstance(words, (list, tuple)) and [*words[1:]] == ["--version"]:
-            return  # of the compiler: the first question for memory on a CPU looks for a built library
+            return  # the compiler's version is part of the name of a built library, so looking for one starts it
         if event in STARTING_EVENTS and self._running:
             raise pytest.fail.Exception(f"{self._running} starts a process ({event}): mark it `processes`")
 

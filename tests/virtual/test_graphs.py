@@ -224,9 +224,9 @@ def replayed_in_a_capture() -> None:
     inner, x = torch.cuda.CUDAGraph(), torch.zeros(2, device="cuda")
     with torch.cuda.graph(inner):
         x.add_(1)
-    with pytest.raises(RuntimeError, match="Cannot prepare for replay during capturing stage"):  # noqa: SIM117
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            inner.replay()
+    refused = pytest.raises(RuntimeError, match="Cannot prepare for replay during capturing stage")
+    with refused, torch.cuda.graph(torch.cuda.CUDAGraph()):
+        inner.replay()
     assert x.tolist() == [0, 0]
 
 
@@ -260,9 +260,8 @@ def test_copies_for_which_the_host_waits_are_refused_in_a_capture() -> None:
         lambda: x.cpu(),
     ]
     for call in waiting:
-        with pytest.raises(torch.AcceleratorError, match="capturing"):  # noqa: SIM117
-            with torch.cuda.graph(torch.cuda.CUDAGraph()):
-                call()
+        with pytest.raises(torch.AcceleratorError, match="capturing"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            call()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         x.copy_(pinned, non_blocking=True)

@@ -60,7 +60,7 @@ def stream_base(streams: Streams, handle: str, note: Callable[[], None]) -> type
             index = device.current() if device_index is None else device_index
             if stream_id is None:
                 note()
-                if priority > 0 >= streams.priorities[0]:
+                if priority > 0 and streams.priorities[0] == 0:  # only XPU has a priority below the default
                     raise RuntimeError(f"Expected cuda stream priority to be less than or equal to 0, got {priority}")
             if stream_id is None and not stream_ptr and device.own_streams:
                 made = RealStream.__new__(cls, device=RealDevice(device.type, index), priority=priority)

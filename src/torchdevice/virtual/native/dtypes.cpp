@@ -33,7 +33,7 @@ constexpr uint64_t kHalves = kHalf | bits(ScalarType::BFloat16), kBool = bits(Sc
 constexpr uint64_t kIntegers = bits(ScalarType::Byte, ScalarType::Char, ScalarType::Short, ScalarType::Int, ScalarType::Long);
 constexpr uint64_t kFloat8 = bits(
     ScalarType::Float8_e4m3fn, ScalarType::Float8_e4m3fnuz, ScalarType::Float8_e5m2, ScalarType::Float8_e5m2fnuz);
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13  // the CPU of 2.9.1 has no trace of halves, that of 2.13 has
 constexpr uint64_t kTraced = kComplexHalf | kBool;
 #else
 constexpr uint64_t kTraced = kComplexHalf | kBool | kHalves;
