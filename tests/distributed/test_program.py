@@ -26,6 +26,7 @@ RUNS = {
 DEVICES = {"cpu": "cpu", "cpu, 4 processes": "cpu", "virtual cuda": "cuda:0", "virtual mps": "mps:0"}
 # torch itself cannot free the storage of a tensor on MPS, which is how parameters are sharded.
 REFUSED = {("virtual mps", name): "unexpected device type mps" for name in ("fsdp1", "fsdp2", "checkpoint")}
+REFUSED["virtual mps", "parameters_drawn_after_sharding"] = "Event.wait() takes 1 positional argument"  # in FSDP
 # torch's hook waits for the stream of an accelerator, on a CPU too; a build for CUDA looks for a driver and its GPUs.
 NO_GPU = "No CUDA GPUs are available" if os.path.exists("/dev/nvidiactl") else "Found no NVIDIA driver"
 NO_STREAM = "none is available" if BUILT_FOR_CUDA is None else NO_GPU

@@ -69,6 +69,10 @@ def _everybodys(tensor: torch.Tensor) -> list[torch.Tensor]:
     return parts
 
 
+def _everywhere_equal(tensor: torch.Tensor) -> bool:
+    return all(torch.equal(each, tensor) for each in _everybodys(tensor))
+
+
 @check
 def ddp_with_comm_hooks() -> object:
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
@@ -207,6 +211,66 @@ def dtensors() -> object:
     parts = torch.distributed.tensor.DTensor.from_local(torch.ones(2).cuda(), mesh, [Partial("avg")])
     close(parts.full_tensor(), torch.ones(2))
     return mesh.device_type
+
+
+@check
+def random_dtensors() -> object:
+    """As on CUDA: shards differ, copies and generators are equal on all ranks, and a seed repeats everything."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
+    from torch.nn import functional
+
+    mesh = init_device_mesh("cuda", (WORLD,))
+    rows = distribute_tensor(torch.ones(4 * WORLD, 16).cuda(), mesh, [Shard(0)])
+    copies = distribute_tensor(torch.ones(4, 4).cuda(), mesh, [Replicate()])
+    mine = torch.Generator("cuda")
+
+    def drawn() -> list[torch.Tensor]:
+        torch.manual_seed(4)
+        mine.manual_seed(5)
+        made = [
+            randn(4 * WORLD, 16, device_mesh=mesh, placements=[Shard(0)]),
+            functional.dropout(rows, 0.5),
+            torch.rand_like(rows),
+            nn.init.normal_(rows.clone()),
+            torch.empty_like(rows).uniform_(generator=mine),
+        ]
+        return [each.full_tensor() for each in made]
+
+    for first, again in zip(drawn(), drawn(), strict=True):
+        close(again, first, rtol=0, atol=0)
+        assert not any(torch.equal(first[:4], part) for part in first.split(4)[1:]), first
+        assert _everywhere_equal(first)
+    assert _everywhere_equal(torch.randn(3, device="cuda")), "the generators of the ranks differ"
+    assert _everywhere_equal(torch.rand_like(copies).to_local())
+    torch.manual_seed(6)
+    whole = torch.rand_like(copies.to_local())
+    torch.manual_seed(6)
+    close(torch.rand_like(copies).to_local(), whole, rtol=0, atol=0)
+    own = torch.empty_like(copies).uniform_(generator=mine.manual_seed(7)).to_local()
+    close(own, torch.empty_like(own).uniform_(generator=mine.manual_seed(7)), rtol=0, atol=0)
+    return None
+
+
+@check
+def parameters_drawn_after_sharding() -> object:
+    """Made on the device `meta`, sharded, and then drawn by the layers themselves."""
+    from torch.distributed.fsdp import fully_shard
+
+    with torch.device("meta"):
+        net = nn.Sequential(nn.Linear(8, 4 * WORLD), nn.ReLU(), nn.Linear(4 * WORLD, 8))
+    fully_shard(net)
+    net.to_empty(device="cuda")
+    torch.manual_seed(8)
+    for layer in (net[0], net[2]):
+        layer.reset_parameters()
+    weight = net[0].weight.full_tensor()
+    assert not any(torch.equal(weight[:4], part) for part in weight.split(4)[1:])
+    assert 0 < weight.std() < 1
+    inputs, target = data()
+    losses = averaged(train(net, inputs, target))
+    assert losses[-1] < losses[0]
+    return None
 
 
 @check

@@ -232,23 +232,6 @@ KNOWN: dict[str, Known] = {
         ACCEPTED,
         "MPS has no float8",
     ),
-    # Devices whose generators have no offset.
-    "torch.distributed.tensor.rand": Known(
-        REFINE,
-        _LOUD,
-        "give torch's tracker a seed and an offset on targets whose generator has no offset",
-        MEDIUM,
-        OPEN,
-        "torch creates random DTensors only with generators whose state is a seed and an offset, as on CUDA",
-    ),
-    "torch.distributed.tensor.randn": Known(
-        REFINE,
-        _LOUD,
-        "follow `torch.distributed.tensor.rand`, which uses the same tracker",
-        MEDIUM,
-        OPEN,
-        "torch creates random DTensors only with generators whose state is a seed and an offset, as on CUDA",
-    ),
     # Operators that only CUDA has.
     "torch.cudnn_convolution": Known(
         REFINE, _NO_KERNEL, "register it as `aten::convolution` with the same arguments", LOW, OPEN, _CUDNN

@@ -23,7 +23,6 @@ OUT_OF_REACH: dict[str, str] = {
     r"torch\.distributed\.ProcessGroup\.split_group": (
         "for groups that are bound to a device, as with NCCL; on Gloo the process can crash, in plain torch too"
     ),
-    r"torch\.distributed\.tensor\.randn?": "torch needs a generator with a seed and an offset, as on CUDA",
     r"torch\.sparse\.(SparseSemiStructuredTensor.*|to_sparse_semi_structured)": "2:4 sparsity: only CUDA has kernels",
     r"torch\.utils\.benchmark\.Timer\.(autorange|repeat)": "removed from torch; use Timer.blocked_autorange",
     r"torch\.library\.fallthrough_kernel": "a marker for the dispatcher; torch raises an error if it is called",

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from torchdevice._torch import distributed as private
-from torchdevice._torch import imports
+from torchdevice._torch import dtensors, imports
 from torchdevice._torch.core import RealDevice, RealTensor
 from torchdevice.answers.audience import Audience
 from torchdevice.answers.rows import Kind, Row
@@ -336,6 +336,7 @@ class Distributed:
         if dist.is_available():
             for row in LATER:
                 yield self._when_loaded(*row)
+            yield dtensors.apply()
 
     def _when_loaded(self, module: str, last: str, path: str, adapter: Callable[..., Any]) -> Callable[[], object]:
         def replace() -> Callable[[], object]:

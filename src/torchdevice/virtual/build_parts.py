@@ -320,7 +320,7 @@ _kept: list[object] = []  # kept alive: a kernel is removed with the last refere
 def install_collectives(kind: str, on: str) -> None:
     def patch() -> None:
         module = sys.modules[C10D]
-        from torchdevice._torch import dispatcher
+        from torchdevice._torch import dispatcher, dtensors
         from torchdevice.distributed import collectives  # torch.distributed is loaded now
 
         # c10d has no kernels for MPS. Tensors are copied to the CPU and back there.
@@ -329,6 +329,7 @@ def install_collectives(kind: str, on: str) -> None:
         _add_backends(module, kind, "cpu" if copies else on)
         _fill_gaps(module)
         collectives.apply()
+        dtensors.apply()
         # gloo gives a sparse tensor new indices when it is done, so the twin no longer shares them with the tensor.
         _kept.extend(collectives.stage(kind, layout) for layout in (("", "Sparse") if copies else ("Sparse",)))
 

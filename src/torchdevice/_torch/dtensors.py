@@ -1,0 +1,181 @@
+"""Random operators on DTensors, for generators that have no offset: those of the CPU and of MPS.
+
+torch lets every shard draw from another offset of the same sequence, which only the generators of CUDA and XPU support.
+Here every shard has a seed of its own. It is made from a number that all ranks draw from the program's generator, so
+the generators of all ranks stay equal, and copies of a shard hold the same numbers. A DTensor that is not sharded draws
+from the generator itself, as a tensor does.
+
+Expiry: a tracker in torch for every generator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from torchdevice._torch.imports import when_imported
+
+RANDOM = "torch.distributed.tensor._random"
+OPERATORS = "torch._prims.rng_prims"
+SEED_AND_OFFSET = 16  # bytes of such a state
+
+
+def apply() -> Callable[[], None]:
+    """Patch torch's tracker when it is imported. Returns the undo. Calls may be nested."""
+    _Engaged.wanted += 1
+    if _Engaged.undo is None:
+        _Engaged.undo = contextlib.ExitStack()
+        _Engaged.undo.callback(when_imported(RANDOM, "_resolve_device", _patch_tracker))
+        _Engaged.undo.callback(when_imported(OPERATORS, "register_rng_prims", _patch_operator))
+    return _disengage
+
+
+class _Engaged:
+    wanted = 0
+    undo: contextlib.ExitStack | None = None
+
+
+def _disengage() -> None:
+    _Engaged.wanted -= 1
+    if not _Engaged.wanted and _Engaged.undo is not None:
+        _Engaged.undo.close()
+        _Engaged.undo = None
+
+
+def _patch_tracker() -> Callable[[], None]:
+    import torch.distributed.tensor._random as module
+
+    tracker = module.OffsetBasedRNGTracker
+    before = {name: vars(tracker)[name] for name in ("__init__", "_distribute_region")}
+    tracker.__init__ = _starting(module, tracker, before["__init__"])
+    tracker._distribute_region = _region(before["_distribute_region"])
+
+    def undo() -> None:
+        for name, value in before.items():
+            setattr(tracker, name, value)
+        # torch refuses a tracker for the CPU, so this one is ours. Without us torch would call its own methods on it.
+        if getattr(module._rng_tracker, "_device", None) == torch.device("cpu", 0):
+            module._rng_tracker = None
+
+    return undo
+
+
+def _starting(module: ModuleType, tracker: Any, original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def __init__(self: Any, device_mesh: Any, run_state_sync: bool = True) -> None:  # noqa: N807
+        if device_mesh.device_type != "cpu":
+            original(self, device_mesh, run_state_sync)
+            return
+        super(tracker, self).__init__(module._resolve_device(device_mesh))
+        if run_state_sync:
+            state = self._get_device_state()
+            dist.broadcast(state, 0)
+            self._set_device_state(state)
+
+    return __init__
+
+
+def _region(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _distribute_region(self: Any, spec: Any, generator: torch.Generator | None = None) -> Any:
+        if _has_offset(self._device_handle):
+            return original(self, spec, generator)
+        if not self.distribute_region_enabled:
+            return contextlib.nullcontext()
+        part = _Offset()
+        self._set_pre_op_offset(part, spec)
+        sharded = spec.num_shards > 1
+        return _drawing(self._device_handle, self._device.type, generator, int(part.offset) if sharded else None)
+
+    return _distribute_region
+
+
+class _Offset:
+    """What torch adds to the offset of a generator for the shard of this rank."""
+
+    offset = 0
+
+
+def _patch_operator() -> Callable[[], None] | None:
+    """In torch 2.13 and later, CUDA tensors draw in an operator, which compiled programs contain, not in a region."""
+    import torch._prims.rng_prims as module
+
+    operator: Any = getattr(module, "run_dtensor_rng_op", None)
+    if operator is None:
+        return None
+    key, select = torch._C.DispatchKey.CUDA, torch._C.DispatchKey.BackendSelect
+    before = {each: operator.py_kernels[each] for each in (key, select)}
+
+    def kernel(start: int, end: int, drawing: Any, first: Any, *others: Any, **options: Any) -> Any:
+        if first.device.type != "cuda" or _has_offset(torch.cuda):
+            return before[select](start, end, drawing, first, *others, **options)
+        sharded = _rounded_up(first.numel()) != end
+        with _drawing(torch.cuda, "cuda", None, start if sharded else None):
+            return drawing(first, *others, **options)
+
+    def put(kernels: dict[Any, Any]) -> None:
+        operator.py_kernels.update(kernels)
+        operator._dispatch_cache.clear()
+
+    put({key: kernel, select: kernel})
+    return functools.partial(put, before)
+
+
+def _rounded_up(elements: int) -> int:
+    """The elements that torch counts in an offset."""
+    return (elements + 3) // 4 * 4
+
+
+def _has_offset(namespace: Any) -> bool:
+    return bool(namespace.get_rng_state().numel() == SEED_AND_OFFSET)
+
+
+def _drawing(
+    namespace: Any, kind: str, generator: torch.Generator | None, shard: int | None
+) -> contextlib.AbstractContextManager[None]:
+    """Code that draws from the default generator of the current device gets the numbers of this shard.
+
+    shard: where it begins in the whole tensor; None if the tensor is not sharded.
+    """
+    if shard is not None:
+        return _for_shard(namespace, kind, generator, shard)
+    return contextlib.nullcontext() if generator is None else _from_generator(namespace, generator)
+
+
+@contextlib.contextmanager
+def _for_shard(namespace: Any, kind: str, generator: torch.Generator | None, shard: int) -> Iterator[None]:
+    device = torch.device(kind) if generator is None else generator.device
+    drawn = torch.empty((), dtype=torch.int64, device=device).random_(generator=generator)
+    if type(drawn) is not torch.Tensor:  # a compiler reads the program: tensors hold no numbers
+        yield
+        return
+    before = namespace.get_rng_state()
+    namespace.set_rng_state(torch.Generator(kind).manual_seed(_seed(int(drawn), shard)).get_state())
+    try:
+        yield
+    finally:
+        namespace.set_rng_state(before)
+
+
+@contextlib.contextmanager
+def _from_generator(namespace: Any, generator: torch.Generator) -> Iterator[None]:
+    before = namespace.get_rng_state()
+    namespace.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(namespace.get_rng_state())
+        namespace.set_rng_state(before)
+
+
+def _seed(drawn: int, shard: int) -> int:
+    """A seed whose lower half differs too: the CPU's generator uses no more."""
+    digest = hashlib.blake2b(f"{drawn} {shard}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
