@@ -32,6 +32,7 @@ BLOCK = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTIL
 NOT_RUN = re.compile(r"<!-- not run:(?P<reason>[^\n]*?)-->\s*\Z")
 STATUS = re.compile(r"<!-- exit status (?P<status>\d+) -->\s*\Z")
 FILE = re.compile(r"# (?P<name>[\w./-]+\.\w+)\n")
+TIME = r"\d+(?:\.\d+)? (?:ns|µs|ms|s)\b"
 NUMBER = r"\d+(?:\.\d+)+(?:\+\w+)?|\d+(?= ?(?:ns|µs|ms|s|%|B|[kMGT]i?B)\b)|\d+(?=%)"
 ANYTHING = "…"
 # What a reader has installed, by the module that Python runs for it.
@@ -123,10 +124,16 @@ def _pattern(line: str) -> str:
     words = " ".join(line.split())
     if words == ANYTHING:
         return r"(?:.*\n)*?"
-    parts = re.split(f"( ?{ANYTHING} ?|{NUMBER})", words)  # every second one was found
+    parts = re.split(f"( ?{ANYTHING} ?|{TIME}|{NUMBER})", words)  # every second one was found
     parts[::2] = map(re.escape, parts[::2])
-    parts[1::2] = (r".*" if ANYTHING in part else r"\d+(?:\.\d+)*(?:\+\w+)?" for part in parts[1::2])
+    parts[1::2] = map(_pattern_of_found, parts[1::2])
     return "".join(parts) + r"\n"
+
+
+def _pattern_of_found(part: str) -> str:
+    if ANYTHING in part:
+        return r".*"
+    return TIME if re.fullmatch(TIME, part) else r"\d+(?:\.\d+)*(?:\+\w+)?"  # 900 ms on another machine is 1.2 s
 
 
 def install_commands(folder: Path) -> Path:

@@ -39,6 +39,7 @@ print(2)
     ("shown", "printed"),
     [
         ("loss 0.25 in 3 ms\n", "loss 1.5 in 12 ms\n"),
+        ("loss 0.25 in 933.2 ms\n", "loss 1.5 in 1.31 s\n"),
         ("a   b\n", "a b\n\n"),
         ("first\n…\nlast\n", "first\nlast\n"),
         ("first\n…\nlast\n", "first\n2\n3\nlast\n"),
