@@ -8,11 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 import torchdevice
 from tests.virtual.harness import on
 from tools.docs import benchmarks as report
-from torchdevice.bench import BENCHMARKS, Figure, interleaved, runner
+from torchdevice.bench import BENCHMARKS, Figure, backed, interleaved, runner
 from torchdevice.bench.runner import emit, read
 from torchdevice.cli import bench
 
@@ -105,3 +106,35 @@ def test_the_documents_are_those_of_the_committed_figures(tmp_path: Path, monkey
     report.main()
     for name in ("benchmarks.md", "overhead.svg"):
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text(), "run `make docs`"
+
+
+def test_short_work_is_measured_in_several_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began: dict[tuple[str, str], int] = Counter()
+
+    class Side:
+        """A process that always measures the same."""
+
+        def __init__(self, place: str) -> None:
+            self.place, self.names = place, set[str]()
+
+        def turn(self, name: str) -> float:
+            began[self.place, name] += name not in self.names
+            self.names.add(name)
+            return 2.0 if "@" in self.place else 1.0
+
+        def end(self) -> None:
+            pass
+
+    monkeypatch.setattr(backed, "Side", Side)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+    monkeypatch.setattr("sys.argv", ["backed", "--quick"])
+    backed.main()
+    rows = {figure.what: figure.value for figure in read(capsys.readouterr().out.splitlines())}
+    assert rows["launch-bound step on mps@cuda"] == 2.0
+    assert rows["launch-bound step on plain, a second time"] == 1.0
+    assert rows["mm 4x4: added by xpu@cuda"] == 1e6
+    processes = {name: each for (place, name), each in began.items() if place == "mps@cuda"}
+    assert processes == {name: backed.PROCESSES.get(name, backed.FOR_OPERATORS) for name in processes}
+    assert processes["launch-bound step"] == 5

@@ -13,7 +13,7 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
@@ -35,9 +35,10 @@ CALLS = 400
 TURNS = {False: 25, True: 7}  # with --quick
 # A short step differs by a tenth from turn to turn on a shared machine: its median needs more turns.
 TIMES_TURNS = {"launch-bound step": 8}
-# A process can be slower than another one at a single operator in all of its turns. The turns of single operators are
-# those of several processes.
-PROCESSES = 3
+# A process can be slower than another one at the same short work in all of its turns. The turns of short work are those
+# of several processes.
+PROCESSES = dict.fromkeys(LIMITS, 1) | {"launch-bound step": 5}
+FOR_OPERATORS = 3
 WARM = 4  # steps that are not timed
 Turn = Callable[[], float]
 
@@ -171,7 +172,15 @@ def compare(name: str, place: str, ours: list[float], plain: list[float]) -> Fig
 
 def turns_of(name: str, quick: bool) -> int:
     """The number of turns of each process."""
-    return TURNS[quick] * TIMES_TURNS.get(name, 1) if name in LIMITS else math.ceil(TURNS[quick] / PROCESSES)
+    return math.ceil(TURNS[quick] * TIMES_TURNS.get(name, 1) / PROCESSES.get(name, FOR_OPERATORS))
+
+
+def parts_of(names: Iterable[str]) -> list[list[str]]:
+    """What new processes measure together, one list after another."""
+    together: dict[int, list[str]] = {}
+    for name in names:
+        together.setdefault(PROCESSES.get(name, FOR_OPERATORS), []).append(name)
+    return [part for processes, part in together.items() for _ in range(processes)]
 
 
 def main() -> None:
@@ -188,9 +197,8 @@ def main() -> None:
     if found is None or found.type not in DEVICES:
         raise SystemExit("this host has no accelerator that can back a virtual device")
     places = [f"{device}@{found.type}" for device in DEVICES if device != found.type]
-    small = list(virtual.small_cases("meta"))
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in (*LIMITS, *small)}
-    for part in (list(LIMITS), *([small] * PROCESSES)):
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in (*LIMITS, *virtual.small_cases("meta"))}
+    for part in parts_of(rounds):
         sides = {place: Side(found.type if place == AGAIN else place) for place in (found.type, *places, AGAIN)}
         for name in part:
             turns = options.rounds or turns_of(name, options.quick)
