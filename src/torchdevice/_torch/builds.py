@@ -71,24 +71,34 @@ def hash_tensors_with(function: Callable[[list[Any]], int]) -> None:
 
 
 def new_shared_memory(size: int) -> Any:
-    """A CPU storage in shared memory. `handle_of` returns its handle."""
+    """A CPU storage in shared memory."""
     return torch.UntypedStorage._new_using_filename_cpu(size)
 
 
+def name_of(storage: Any) -> tuple[Any, ...]:
+    """Under what this process finds a storage in shared memory, as long as it exists."""
+    name: tuple[Any, ...] = storage._share_filename_cpu_()
+    return name
+
+
+def shared_memory_named(name: tuple[Any, ...]) -> Any:
+    """The storage with that name."""
+    return torch.UntypedStorage._new_shared_filename_cpu(*name)
+
+
 def handle_of(storage: Any) -> tuple[Any, ...]:
-    """The handle by which another process finds a storage in shared memory.
+    """The name by which another process finds a storage in shared memory.
 
     It counts as a reference, as in torch's own reductions: the sender may free its storage before the receiver opens
     the memory.
     """
-    handle: tuple[Any, ...] = storage._share_filename_cpu_()
     storage._shared_incref()
-    return handle
+    return name_of(storage)
 
 
 def shared_memory_at(handle: tuple[Any, ...]) -> Any:
     """The storage for a handle of another process. Each handle is opened once."""
-    return torch.UntypedStorage._new_shared_filename_cpu(*handle)._shared_decref()
+    return shared_memory_named(handle)._shared_decref()
 
 
 def share_between_processes(share: Any, attach: Any, release: Any) -> None:

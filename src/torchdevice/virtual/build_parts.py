@@ -81,8 +81,9 @@ def _share_between_processes(kind: str, lib: Library, on: str) -> None:
     original_share, original_is_shared = torch.UntypedStorage.share_memory_, torch.UntypedStorage.is_shared
 
     def home_of(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        home: torch.UntypedStorage | None = storage.__dict__.get(_HOME)
-        if home is None and on != "cpu":
+        if (name := storage.__dict__.get(_HOME)) is not None:
+            return builds.shared_memory_named(name)
+        if on != "cpu":
             raise VirtualDeviceUnavailable(
                 explain_error(
                     f"a tensor on {storage.device} was sent to another process",
@@ -90,11 +91,9 @@ def _share_between_processes(kind: str, lib: Library, on: str) -> None:
                     f"send `tensor.cpu()`, or let the CPU compute with `--virtual {kind}`",
                 )
             )
-        if home is None:
-            home = builds.new_shared_memory(storage.nbytes())
-            home.copy_(storage.cpu())
-            lib.call("adopt", storage._cdata, home._cdata)
-            storage.__dict__[_HOME] = home
+        home = builds.new_shared_memory(storage.nbytes())
+        home.copy_(storage.cpu())
+        _adopt(lib, storage, home)
         return home
 
     def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> torch.UntypedStorage:
@@ -134,7 +133,9 @@ def _share_between_processes(kind: str, lib: Library, on: str) -> None:
         builds.send_storages_by(reduced)
 
 
-_HOME = "_torchdevice_home"  # attribute of a storage: the CPU storage that holds its bytes
+# An attribute of a storage: the name of the shared memory that holds its bytes. Not the memory itself: on torch 2.9 the
+# attributes of a storage live on as long as a table of torch refers to it.
+_HOME = "_torchdevice_home"
 _libraries: dict[str, Library] = {}
 
 
@@ -146,9 +147,14 @@ def rebuild_shared(kind: str, device: int, handle: tuple[Any, ...]) -> torch.Unt
 def _attached(lib: Library, kind: str, device: int, handle: tuple[Any, ...]) -> torch.UntypedStorage:
     home = builds.shared_memory_at(handle)
     attached = new_storage(0, torch.device(kind, device))
-    lib.call("adopt", attached._cdata, home._cdata)
-    attached.__dict__[_HOME] = home
+    _adopt(lib, attached, home)
     return attached
+
+
+def _adopt(lib: Library, storage: torch.UntypedStorage, home: torch.UntypedStorage) -> None:
+    """The bytes of the storage are those of `home` from now on, which lives as long as they do."""
+    lib.call("adopt", storage._cdata, home._cdata)
+    storage.__dict__[_HOME] = builds.name_of(home)
 
 
 # The legacy types of CUDA among those that every build names: `Float` → float32.
