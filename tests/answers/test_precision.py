@@ -135,6 +135,69 @@ def test_dtypes_are_those_of_virtual_cuda_operator_by_operator() -> None:
     assert {name: dtypes for name, dtypes in found.items() if name not in LEFT and dtypes != judge[name]} == {}
 
 
+# The dtypes of what torch's modules return under autocast, by torch's own samples, with two dtypes.
+MODULES = """
+import itertools, json, sys, torch
+if sys.argv[1] == "cuda":
+    from torchdevice import virtual
+    virtual.install("cuda")
+else:
+    import torchdevice
+    torchdevice.activate(target="cpu", policy="portable")
+from torch.testing._internal.common_modules import module_db
+from torch.utils import _pytree as pytree
+
+def there(given):
+    moved = pytree.tree_map(lambda each: each.to("cuda") if isinstance(each, torch.Tensor) else each, given)
+    return lambda function: function(*moved[0], **moved[1])
+
+found = {}
+for info in module_db:
+    samples = info.module_inputs_func(info, "cpu", torch.float32, requires_grad=False, training=True)
+    for number, sample in enumerate(itertools.islice(samples, 8)):
+        made, given = sample.constructor_input, sample.forward_input
+        for dtype in (torch.float16, torch.bfloat16):
+            try:
+                module = there((made.args, made.kwargs))(info.module_cls).to("cuda")
+                with torch.autocast("cuda", dtype=dtype):
+                    result = there((given.args, given.kwargs))(module)
+                seen = [str(each.dtype) for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+            except Exception as error:
+                seen = type(error).__name__
+            found.setdefault(f"{info.name} {number}", []).append(seen)
+print(json.dumps(found))
+"""
+# CUDA's autocast refuses it and names the function to take instead.
+REFUSED = "nn.BCELoss"
+
+
+@pytest.mark.processes
+def test_dtypes_are_those_of_virtual_cuda_module_by_module() -> None:
+    runs = [python("-W", "ignore", "-c", MODULES, kind) for kind in ("cuda", "cpu")]
+    assert [run.returncode for run in runs] == [0, 0], runs[0].stderr + runs[1].stderr
+    judge, found = (json.loads(run.stdout) for run in runs)
+    assert sum(name.startswith("nn.LSTM ") for name in judge) == 8
+    assert {name: dtypes for name, dtypes in found.items() if dtypes != judge[name] and REFUSED not in name} == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_train_under_a_reduced_dtype(layer: Any, dtype: torch.dtype, active: None) -> None:
+    torch.manual_seed(0)
+    module, x = layer(4, 8, num_layers=2, bidirectional=True).cuda(), torch.randn(5, 3, 4, requires_grad=True)
+    packed = nn.utils.rnn.pack_padded_sequence(x.detach(), torch.tensor([5, 3, 2]))
+    expected, _ = module(x)
+    with torch.autocast("cuda", dtype=dtype):
+        found, _ = module(x)
+        assert module(packed)[0].data.dtype == dtype
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.03)
+    found.float().sum().backward()
+    assert {each.grad.dtype for each in (x, *module.parameters())} == {torch.float32}
+    with torch.no_grad(), torch.autocast("cuda", dtype=dtype):
+        torch.testing.assert_close(module(x)[0], found.detach(), rtol=0, atol=0)
+
+
 def test_what_was_computed_under_bfloat16_can_be_given_to_numpy(active: None) -> None:
     x = torch.full((2, 2), 0.5)
     with torch.autocast("cuda", dtype=torch.bfloat16):

@@ -241,6 +241,9 @@ def random_dtensors() -> object:
         close(again, first, rtol=0, atol=0)
         assert not any(torch.equal(first[:4], part) for part in first.split(4)[1:]), first
         assert _everywhere_equal(first)
+    few = distribute_tensor(torch.ones(2 * WORLD).cuda(), mesh, [Shard(0)])
+    assert len(set(torch.rand_like(few).full_tensor().tolist())) == 2 * WORLD
+    nn.init.normal_(distribute_tensor(torch.empty(1, 64).cuda(), mesh, [Shard(0)]))  # one rank has all of it
     assert _everywhere_equal(torch.randn(3, device="cuda")), "the generators of the ranks differ"
     assert _everywhere_equal(torch.rand_like(copies).to_local())
     torch.manual_seed(6)

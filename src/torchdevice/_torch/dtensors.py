@@ -24,6 +24,7 @@ from torchdevice._torch.imports import when_imported
 
 RANDOM = "torch.distributed.tensor._random"
 OPERATORS = "torch._prims.rng_prims"
+COMPUTE_OFFSETS = "_compute_rng_offsets"  # a method; torch 2.9 has none
 SEED_AND_OFFSET = 16  # bytes of such a state
 
 
@@ -53,9 +54,15 @@ def _patch_tracker() -> Callable[[], None]:
     import torch.distributed.tensor._random as module
 
     tracker = module.OffsetBasedRNGTracker
-    before = {name: vars(tracker)[name] for name in ("__init__", "_distribute_region")}
+    before = {
+        name: vars(tracker)[name]
+        for name in ("__init__", "_distribute_region", COMPUTE_OFFSETS)
+        if name in vars(tracker)
+    }
     tracker.__init__ = _starting(module, tracker, before["__init__"])
     tracker._distribute_region = _region(before["_distribute_region"])
+    if COMPUTE_OFFSETS in before:
+        setattr(tracker, COMPUTE_OFFSETS, _offsets_for_operator(before[COMPUTE_OFFSETS]))
 
     def undo() -> None:
         for name, value in before.items():
@@ -116,8 +123,7 @@ def _patch_operator() -> Callable[[], None] | None:
     def kernel(start: int, end: int, drawing: Any, first: Any, *others: Any, **options: Any) -> Any:
         if first.device.type != "cuda" or _has_offset(torch.cuda):
             return before[select](start, end, drawing, first, *others, **options)
-        sharded = _rounded_up(first.numel()) != end
-        with _drawing(torch.cuda, "cuda", None, start if sharded else None):
+        with _drawing(torch.cuda, "cuda", None, start if end == _SHARDED else None):
             return drawing(first, *others, **options)
 
     def put(kernels: dict[Any, Any]) -> None:
@@ -128,9 +134,22 @@ def _patch_operator() -> Callable[[], None] | None:
     return functools.partial(put, before)
 
 
-def _rounded_up(elements: int) -> int:
-    """The elements that torch counts in an offset."""
-    return (elements + 3) // 4 * 4
+def _offsets_for_operator(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What the tracker passes to the operator: where the shard begins, and where the whole tensor ends.
+
+    The kernel above needs no end, but must know whether the tensor is sharded. It cannot see that in its arguments: one
+    rank may have all elements.
+    """
+
+    @functools.wraps(original)
+    def _compute_rng_offsets(self: Any, spec: Any) -> Any:
+        start, end = original(self, spec)
+        return (start, end) if _has_offset(self._device_handle) or spec.num_shards == 1 else (start, _SHARDED)
+
+    return _compute_rng_offsets
+
+
+_SHARDED = -1
 
 
 def _has_offset(namespace: Any) -> bool:
@@ -152,16 +171,29 @@ def _drawing(
 @contextlib.contextmanager
 def _for_shard(namespace: Any, kind: str, generator: torch.Generator | None, shard: int) -> Iterator[None]:
     device = torch.device(kind) if generator is None else generator.device
-    drawn = torch.empty((), dtype=torch.int64, device=device).random_(generator=generator)
-    if type(drawn) is not torch.Tensor:  # a compiler reads the program: tensors hold no numbers
+    tensor = torch.empty((), dtype=torch.int64, device=device).random_(generator=generator)
+    if type(tensor) is not torch.Tensor:  # a compiler reads the program: tensors hold no numbers
         yield
         return
+    drawn = _number_in(tensor, namespace)
     before = namespace.get_rng_state()
-    namespace.set_rng_state(torch.Generator(kind).manual_seed(_seed(int(drawn), shard)).get_state())
+    namespace.set_rng_state(torch.Generator(kind).manual_seed(_seed(drawn, shard)).get_state())
     try:
         yield
     finally:
         namespace.set_rng_state(before)
+
+
+def _number_in(tensor: torch.Tensor, namespace: Any) -> int:
+    """torch does not wait for the device here, so a program may forbid to wait."""
+    if not hasattr(namespace, "set_sync_debug_mode"):
+        return int(tensor)
+    mode = namespace.get_sync_debug_mode()
+    namespace.set_sync_debug_mode(0)
+    try:
+        return int(tensor)
+    finally:
+        namespace.set_sync_debug_mode(mode)
 
 
 @contextlib.contextmanager

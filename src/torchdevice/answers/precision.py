@@ -137,6 +137,24 @@ def _casting(operator: Any, rule: Callable[[list[RealTensor]], torch.dtype]) -> 
     return kernel
 
 
+# Layers that cuDNN computes as a whole, in the dtype of autocast. The CPU's autocast has no rule for them, and oneDNN fails
+# with a mixture of dtypes.
+RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+
+
+def _recurrent(operator: Any) -> Callable[..., Any]:
+    """The layer in float32 on rounded tensors: not every CPU multiplies float16. The results have the lower dtype."""
+
+    def layer(*args: Any) -> Any:
+        if not stands_for_accelerator():
+            return operator.decompose(*args)
+        with dispatcher.below_cpu_autocast():
+            dtype = _lower([])
+            return _cast(operator(*_cast(_cast(args, dtype), torch.float32)), dtype)
+
+    return layer
+
+
 def _to_cast(value: Any) -> Iterator[RealTensor]:
     if isinstance(value, (tuple, list)):
         for each in value:
@@ -157,4 +175,7 @@ def apply() -> Callable[[], None]:
     for names, rule in RULES:
         for name in overloads(names):
             kernels.add(name, "AutocastCPU", _casting(dispatcher.find_operator(name), rule))
+    for name in dispatcher.kernels_under("CompositeImplicitAutograd"):
+        if name.partition("::")[2].partition(".")[0] in RECURRENT:
+            kernels.add(name, "AutocastCPU", _recurrent(dispatcher.find_operator(name)))
     return kernels.undo
