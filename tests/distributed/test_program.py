@@ -24,8 +24,9 @@ RUNS = {
     "virtual mps": (2, {"TORCHDEVICE": "1", "TORCHDEVICE_VIRTUAL": "mps"}),
 }
 DEVICES = {"cpu": "cpu", "cpu, 4 processes": "cpu", "virtual cuda": "cuda:0", "virtual mps": "mps:0"}
+FSDP1 = ("fsdp1", "fsdp1_with_parameters_on_the_host")
 # torch itself cannot free the storage of a tensor on MPS, which is how parameters are sharded.
-REFUSED = {("virtual mps", name): "unexpected device type mps" for name in ("fsdp1", "fsdp2", "checkpoint")}
+REFUSED = {("virtual mps", name): "unexpected device type mps" for name in (*FSDP1, "fsdp2", "checkpoint")}
 REFUSED["virtual mps", "parameters_drawn_after_sharding"] = "Event.wait() takes 1 positional argument"  # in FSDP
 # torch's hook waits for the stream of an accelerator, on a CPU too; a build for CUDA looks for a driver and its GPUs.
 NO_GPU = "No CUDA GPUs are available" if os.path.exists("/dev/nvidiactl") else "Found no NVIDIA driver"

@@ -162,6 +162,17 @@ def fsdp1() -> object:
     return same_losses(net, network(), optimizer=torch.optim.SGD(net.parameters(), lr=0.1), rtol=1e-4, atol=1e-5)
 
 
+@check
+def fsdp1_with_parameters_on_the_host() -> object:
+    from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
+
+    net = FullyShardedDataParallel(
+        network(), device_id=torch.cuda.current_device(), cpu_offload=CPUOffload(offload_params=True)
+    )
+    assert {parameter.device.type for parameter in net.parameters()} == {"cpu"}
+    return same_losses(net, network(), optimizer=torch.optim.SGD(net.parameters(), lr=0.1), rtol=1e-4, atol=1e-5)
+
+
 def sharded() -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 

@@ -168,6 +168,38 @@ def test_profiler_checkpoint_and_extensions() -> None:
         assert (x @ x.t()).dtype == torch.float16
 
 
+def _a_profile_of_the_device_alone(activity: torch.profiler.ProfilerActivity, device: str) -> None:
+    with torch.profiler.profile(activities=[activity]) as found:
+        torch.ones(2, device=device) + 1
+    assert "aten::add" in found.key_averages().table()
+
+
+@on("cuda")
+def test_a_profile_of_cuda_alone_has_its_operators() -> None:
+    _a_profile_of_the_device_alone(torch.profiler.ProfilerActivity.CUDA, "cuda")
+
+
+@on("xpu")
+def test_a_profile_of_xpu_alone_has_its_operators() -> None:
+    _a_profile_of_the_device_alone(torch.profiler.ProfilerActivity.XPU, "xpu")
+
+
+@pytest.mark.parametrize("name", ["preferred_linalg_library", "preferred_blas_library"])
+@on("cuda")
+def test_a_preferred_library_is_accepted(name: str) -> None:
+    choose = getattr(torch.backends.cuda, name)
+    before, asked = choose(), {"preferred_linalg_library": "magma", "preferred_blas_library": "cublaslt"}[name]
+    try:
+        assert choose(asked).name.lower() == asked
+        assert choose().name.lower() == asked
+        with pytest.raises(RuntimeError, match="Unknown input value"):
+            choose("nothing")
+        x = torch.eye(3, device="cuda") * 2
+        assert torch.equal((torch.linalg.inv(x) @ x).cpu(), torch.eye(3))
+    finally:
+        choose(before)
+
+
 @on("cuda", only_cpu="a forked process cannot use an accelerator")
 def test_threads_forks_and_loaders() -> None:
     def child(queue: multiprocessing.Queue) -> None:

@@ -107,13 +107,16 @@ def autocast_state(position: int) -> Callable[..., Any]:
     return adapt
 
 
-def cuda_activity(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """Adds CPU activity to `torch.profiler.profile(activities=[CUDA])`, because CUDA's operators run on the target."""
+def cuda_activity(original: Any, path: str, row: Row, audience: Audience, always: bool = False) -> Any:
+    """Adds CPU activity to `torch.profiler.profile(activities=[CUDA])`, because CUDA's operators run on the target.
+
+    always: also while nothing is translated.
+    """
     parameters = list(inspect.signature(original).parameters)
     position = parameters.index("activities") if "activities" in parameters else sys.maxsize
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if audience.translator.in_force:
+        if always or audience.translator.in_force:
             activities = kwargs.get("activities")
             if activities is not None:
                 kwargs["activities"] = {*activities, torch.profiler.ProfilerActivity.CPU}
@@ -215,8 +218,8 @@ def plan_caches(original: Any, path: str, row: Row, audience: Audience) -> Any:
     return PlanCaches()
 
 
-def preferred_library(original: Any, path: str, row: Row, audience: Audience) -> Any:
-    """An adapter for the choice of a CUDA library. The choice is only stored, as torch may be built without it."""
+def stored_choice(original: Any) -> Callable[..., Any]:
+    """The choice of a CUDA library is only stored if torch is built without it."""
     kept: list[Any] = []
 
     def choose(backend: Any = None) -> Any:
@@ -232,7 +235,12 @@ def preferred_library(original: Any, path: str, row: Row, audience: Audience) ->
         kept[:] = [chosen]
         return chosen
 
-    return audience.answering(row, path, original, choose)
+    return choose
+
+
+def preferred_library(original: Any, path: str, row: Row, audience: Audience) -> Any:
+    """An adapter for `stored_choice`."""
+    return audience.answering(row, path, original, stored_choice(original))
 
 
 def _workspace(size: int) -> Callable[..., int]:
@@ -251,6 +259,9 @@ _BACKEND = "torch.backends."
 _STATE = "the target's autocast state"
 _ONE = "; torch's own with several devices"
 
+PROFILER = OutsideRow("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity)
+LIBRARIES = ("preferred_linalg_library", "preferred_blas_library")  # of torch.backends.cuda
+
 OUTSIDE = (
     OutsideRow("torch.version.cuda", S, f"`{devices.CUDA_VERSION}`", filled_with(devices.CUDA_VERSION)),
     OutsideRow(f"{_BACKEND}cuda.is_built", S, "`True`", answering(constant(True)), truth=True),
@@ -266,15 +277,14 @@ OUTSIDE = (
     OutsideRow(f"{_BACKEND}cuda.cublas_workspace_size", S, "only stored", answering(_workspace(8519680))),
     OutsideRow(f"{_BACKEND}cuda.cublaslt_workspace_size", S, "only stored", answering(_workspace(1048576))),
     OutsideRow(f"{_BACKEND}cuda.blas_workspace_size", S, "only stored", answering(_workspace(8519680))),
-    OutsideRow(f"{_BACKEND}cuda.preferred_linalg_library", S, "only stored", preferred_library, truth=True),
-    OutsideRow(f"{_BACKEND}cuda.preferred_blas_library", S, "only stored", preferred_library, truth=True),
+    *(OutsideRow(f"{_BACKEND}cuda.{name}", S, "only stored", preferred_library, truth=True) for name in LIBRARIES),
     OutsideRow("torch.is_autocast_enabled", M, _STATE, autocast_state(0), truth=True, constant=True),
     OutsideRow("torch.get_autocast_dtype", M, _STATE, autocast_state(0), truth=True, constant=True),
     OutsideRow("torch.get_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True, constant=True),
     OutsideRow("torch.set_autocast_enabled", M, _STATE, autocast_state(0), truth=True),
     OutsideRow("torch.set_autocast_dtype", M, _STATE, autocast_state(0), truth=True),
     OutsideRow("torch.set_autocast_gpu_dtype", M, _STATE, autocast_state(-1), truth=True),
-    OutsideRow("torch.profiler.profile.__init__", M, "the CPU's activity is profiled as well", cuda_activity),
+    PROFILER,
     OutsideRow("torch.autograd.profiler.profile.__init__", M, "the CPU's activity is profiled", host_profiler),
     OutsideRow("torch.autograd.profiler.emit_nvtx.__enter__", N, "does nothing", quiet(lambda self: self)),
     OutsideRow("torch.autograd.profiler.emit_nvtx.__exit__", N, "does nothing", quiet(lambda self: False)),

@@ -137,8 +137,8 @@ def _casting(operator: Any, rule: Callable[[list[RealTensor]], torch.dtype]) -> 
     return kernel
 
 
-# Layers that cuDNN computes as a whole, in the dtype of autocast. The CPU's autocast has no rule for them, and oneDNN fails
-# with a mixture of dtypes.
+# Layers that cuDNN computes as a whole, in the dtype of autocast. The CPU's autocast has no rule for them, and oneDNN
+# fails with a mixture of dtypes.
 RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 

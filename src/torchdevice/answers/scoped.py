@@ -175,9 +175,16 @@ def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
         for each in cuda
         if each.owner is torch.cuda and not each.name.startswith("_") and not hasattr(module, each.name)
     ]
-    if module is not torch.cpu and not hasattr(module, core.INITIALIZED):
+    if module is torch.cpu:
+        missing = {name: value for name, value in _STREAM.items() if not hasattr(torch.cpu.Stream, name)}
+        made += [Replacement(f"torch.cpu.Stream.{name}", torch.cpu.Stream, name, missing[name]) for name in missing]
+    elif not hasattr(module, core.INITIALIZED):
         made.append(Replacement(f"{module.__name__}.{core.INITIALIZED}", module, core.INITIALIZED, True))
     return made
+
+
+# What a stream of the CPU answers. torch's own class has other methods of streams, which do nothing either.
+_STREAM: dict[str, Any] = {"synchronize": lambda self: None, "query": lambda self: True}
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from torchdevice.answers.audience import Audience
 from torchdevice.answers.packages import is_installed
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
 from torchdevice.translate.engine import apply, dress
+from torchdevice.translate.points import resolve_path
 from torchdevice.translate.translator import translator
 from torchdevice.virtual.library import Library
 
@@ -285,6 +286,18 @@ def _hide_toolkit(kind: str) -> None:
     refusing = functools.partial(outside.refusing_cuda_sources, always=True)
     rows = tuple(dataclasses.replace(row, adapter=refusing) for row in outside.BUILDERS)
     apply(outside.replacements(rows, audience, lambda path: module))
+
+
+def install_settings(kind: str) -> None:
+    """Settings that torch refuses where it is built without a library of the device."""
+    # The operators of a virtual device are in the CPU's activity.
+    profiling = functools.partial(outside.cuda_activity, always=True)
+    profiler = dataclasses.replace(outside.PROFILER, adapter=profiling)
+    apply(outside.replacements((profiler,), Audience(translator), resolve_path))
+    if kind == "cuda":
+        for name in outside.LIBRARIES:
+            original, path = getattr(torch.backends.cuda, name), f"torch.backends.cuda.{name}"
+            setattr(torch.backends.cuda, name, dress(outside.stored_choice(original), original, path))
 
 
 def _no_toolkit(*paths: str) -> str:

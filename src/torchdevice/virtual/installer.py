@@ -182,6 +182,7 @@ def _install_the_rest(device: str, library: Library, on: str) -> None:
     """Installs what a torch build for the device implements in C outside its namespace."""
     build_parts.install_storages(device, library, on)
     build_parts.install_compilers(device)
+    build_parts.install_settings(device)
     if device == "cuda":
         build_parts.install_legacy_types()
     if device in build_parts.VENDOR:
