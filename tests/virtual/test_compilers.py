@@ -65,3 +65,55 @@ def test_builders_of_cuda_sources_get_the_answer_of_translation_and_are_counted(
     with pytest.raises(TypeError):
         cpp_extension.load()
     assert cpp_extension.CppExtension("plain", ["bind.cpp"]).name == "plain"
+
+
+# Functions of a host tensor that take it to the device in different ways.
+MOVES = {
+    "x.cuda()": lambda x: x.cuda() * 2,
+    "x.to(0)": lambda x: x.to(0) * 2,
+    "x.to('cuda')": lambda x: x.to("cuda") * 2,
+    "x.type('torch.cuda.FloatTensor')": lambda x: x.type("torch.cuda.FloatTensor") * 2,
+    "there and back": lambda x: (x.cuda(non_blocking=True) * 2).cpu(),
+}
+
+
+@pytest.mark.parametrize("move", list(MOVES))
+@on("cuda")
+def test_a_graph_that_gets_its_first_device_tensor_inside_is_compiled(move: str) -> None:
+    function, x = MOVES[move], torch.rand(3)
+    compiled = torch.compile(function, fullgraph=True)(x)
+    assert compiled.device == function(x).device
+    assert torch.equal(compiled.cpu(), x * 2)
+
+
+@on("cuda")
+def test_a_compiled_backward_runs_on_the_device() -> None:
+    import torch._dynamo
+
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)).cuda()
+    x = torch.rand(2, 3, device="cuda")
+
+    def step() -> torch.Tensor:
+        net.zero_grad()
+        net(x).sum().backward()
+        return torch.cat([parameter.grad.flatten() for parameter in net.parameters()])
+
+    expected = step()
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        compiled = torch.compile(step)()
+    assert compiled.is_cuda
+    assert torch.allclose(compiled, expected)
+
+
+@on("cuda")
+def test_inductor_that_is_called_by_its_other_names() -> None:
+    import torch._dynamo
+    from torch._inductor.compile_fx import compile_fx
+
+    x = torch.rand(3)
+    for compile_ in (
+        lambda function: torch.compile(function, backend=compile_fx),
+        lambda function: torch._dynamo.optimize("inductor")(function),
+    ):
+        torch._dynamo.reset()
+        assert torch.equal(compile_(lambda x: x.cuda() + 1)(x).cpu(), x + 1)

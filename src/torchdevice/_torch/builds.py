@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.storage import _StorageBase
+from torch.utils import _pytree as pytree
 
 from torchdevice._torch.imports import when_imported
 
@@ -18,8 +19,9 @@ from torchdevice._torch.imports import when_imported
 NATIVE = torch._C
 StorageBase = _StorageBase
 
-# `torch.compile()` without a backend uses this to compile a graph.
+# `torch.compile()` without a backend uses this to compile a graph. It calls `compile_fx` of the module.
 Inductor = torch._TorchCompileInductorWrapper
+INDUCTOR = "torch._inductor.compile_fx"
 # The C function that `torch.set_default_tensor_type` calls.
 set_default_tensor_type = torch._C._set_default_tensor_type
 
@@ -27,6 +29,14 @@ set_default_tensor_type = torch._C._set_default_tensor_type
 def replace_set_default_tensor_type(function: Callable[[Any], None]) -> None:
     """Make `torch.set_default_tensor_type` call another function."""
     torch._C._set_default_tensor_type = function
+
+
+def values_of_graph(model: Any, inputs: Any) -> Iterator[Any]:
+    """The inputs of a graph and the values that its nodes compute, as far as the tracer has recorded them."""
+    yield from pytree.tree_leaves(inputs)
+    for node in model.graph.nodes if isinstance(model, torch.fx.GraphModule) else ():
+        yield from pytree.tree_leaves([node.args, node.kwargs])
+        yield from pytree.tree_leaves([node.meta.get(key) for key in ("example_value", "val")])
 
 
 def compile_without_inductor(model: Any, inputs: Any) -> Any:

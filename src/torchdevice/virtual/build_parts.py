@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.machinery
+import itertools
 import sys
 import warnings
 from types import ModuleType
@@ -250,31 +251,41 @@ def install_legacy_types() -> None:
 
 
 def _inductor(kind: str) -> None:
-    """`torch.compile()` without a backend compiles graphs of the virtual device ahead of time and runs them eagerly."""
-    wrapper = builds.Inductor
-    compile_with_inductor = wrapper.__call__
+    """Graphs of the virtual device that inductor is asked for are compiled ahead of time and run eagerly."""
+    compile_with_inductor = builds.Inductor.__call__
 
     @functools.wraps(compile_with_inductor)
-    def compile_graph(self: Any, model: Any, inputs: Any) -> Any:
+    def compile_graph(self: Any, model: Any, inputs: Any, **options: Any) -> Any:
         if not _touches(kind, model, inputs):
-            return compile_with_inductor(self, model, inputs)
+            return compile_with_inductor(self, model, inputs, **options)
         return builds.compile_without_inductor(model, inputs)
 
-    wrapper.__call__ = compile_graph
+    def decide() -> None:  # for callers that do not go through `torch.compile`
+        module: Any = sys.modules[builds.INDUCTOR]
+        compile_fx = module.compile_fx
+
+        @functools.wraps(compile_fx)
+        def compile_function(model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
+            own_compiler = bool(arguments) or "inner_compile" in options
+            if own_compiler or not _touches(kind, model, inputs):
+                return compile_fx(model, inputs, *arguments, **options)
+            return builds.compile_without_inductor(model, inputs)
+
+        module.compile_fx = compile_function
+
+    builds.Inductor.__call__ = compile_graph
+    when_imported(builds.INDUCTOR, "compile_fx", decide)
 
 
 def _touches(kind: str, model: Any, inputs: Any) -> bool:
     def on_device(value: Any) -> bool:
         device = getattr(value, "device", value)
+        if isinstance(device, str):
+            return device.partition(":")[0] == kind
         return isinstance(device, torch.device) and device.type == kind
 
-    if any(on_device(value) for value in inputs):
-        return True
-    if any(on_device(t) for t in (*model.parameters(), *model.buffers())):
-        return True
-    nodes = getattr(model, "graph", None)
-    values = [v for node in nodes.nodes for v in (*node.args, *node.kwargs.values())] if nodes is not None else []
-    return any(on_device(v) or (isinstance(v, str) and v.partition(":")[0] == kind) for v in values)
+    values = builds.values_of_graph(model, inputs)
+    return any(on_device(value) for value in itertools.chain(values, model.parameters(), model.buffers()))
 
 
 def _hide_toolkit(kind: str) -> None:
