@@ -35,7 +35,6 @@ pytestmark = pytest.mark.usefixtures("active")
 def test_user_code_is_told_that_cuda_is_there_and_torch_is_not() -> None:
     assert torch.cuda.is_available()
     assert torch.cuda.device_count() == 1
-    assert torch.cuda.is_initialized()
     assert torch._utils._get_available_device_type() is None
     assert torch.utils.collect_env.get_env_info().is_cuda_available != "True"
 

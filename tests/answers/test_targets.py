@@ -29,6 +29,8 @@ def _ask(device: str, active: bool) -> dict[str, Any]:
     own = device.partition(":")[0]
     kinds = [kind for kind in SURFACE if (kind != own) is active]
     prepare = f"import torchdevice.virtual; torchdevice.virtual.from_environment({device!r})\n" if device else ""
+    if device in ("cuda", "xpu") and active:  # the generators of a device that is not initialized are read later
+        prepare += f"import torch; torch.{device}.init()\n"
     prepare += "import torchdevice; torchdevice.activate()" if active else ""
     done = run_python("-W", "ignore", "-c", ASK.format(prepare=prepare, kinds=kinds))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -20,6 +20,7 @@ import torchdevice
 from tests.cli.harness import torchdevice as command
 from tests.cli.harness import write
 from tests.virtual.harness import on
+from torchdevice._torch import core
 from torchdevice.config import visible_devices
 
 # Every way to start a child, in one program; each child redirects once and proves where its tensor is.
@@ -251,7 +252,8 @@ def untouched_gpus(count: int) -> None:
     ctypes.CDLL = lambda name, *args, **kwargs: (  # type: ignore[assignment, misc]
         Nvml() if "nvidia" in str(name) else load(name, *args, **kwargs)
     )
-    torch.cuda.is_initialized, torch.cuda._initialized = (lambda: False), False
+    core.virtual_types.clear()
+    assert not torch.cuda.is_initialized()
     torch.cuda._device_count_nvml = lambda: visible_devices(count)
 
 

@@ -168,6 +168,16 @@ def test_profiler_checkpoint_and_extensions() -> None:
         assert (x @ x.t()).dtype == torch.float16
 
 
+@on("cuda:2", env={"RANK": "0", "LOCAL_RANK": "1", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"})
+def test_a_device_mesh_takes_the_device_of_the_local_rank() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    assert not torch.cuda.is_initialized()
+    init_device_mesh("cuda", (1,))
+    assert torch.cuda.current_device() == 1
+    torch.distributed.destroy_process_group()
+
+
 def _a_profile_of_the_device_alone(activity: torch.profiler.ProfilerActivity, device: str) -> None:
     with torch.profiler.profile(activities=[activity]) as found:
         torch.ones(2, device=device) + 1

@@ -12,6 +12,7 @@ import gc
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import Any
@@ -191,6 +192,16 @@ def when_initialized(kind: str, call: Callable[[], object]) -> None:
     torch.get_device_module(kind)._lazy_call(call)
 
 
+def renew_initialization_lock_after_fork(kind: str) -> None:
+    """Let a forked child initialize a device while its parent did so at the time of the fork.
+
+    Expiry: a torch whose devices can be used after a fork.
+    """
+    module = torch.get_device_module(kind)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: setattr(module, "_initialization_lock", threading.Lock()))
+
+
 def cuda_memory_by_nvml(index: int) -> tuple[int, int] | None:
     """The free and total memory of a GPU, read without starting CUDA on it; None if only CUDA knows.
 
@@ -236,7 +247,7 @@ def cuda_devices_by_nvml() -> int | None:
     children have no GPU. Expiry: a public function that does not initialize CUDA and checks the driver.
     """
     # Reads the flag itself, because it is also set in the forked child of a process that uses CUDA.
-    if torch.version.hip or torch.cuda.is_initialized() or torch.cuda._initialized:
+    if "cuda" in virtual_types or torch.version.hip or torch.cuda.is_initialized() or torch.cuda._initialized:
         return None
     found = int(getattr(torch.cuda, "_device_count_nvml", lambda: -1)())
     if found < 0:

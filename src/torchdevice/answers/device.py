@@ -203,10 +203,12 @@ class Device:
     """All devices of a type. The base class is a single device that works in order and uses the host's memory.
 
     `own_streams`: torch.Stream supports this type. `own_events`: torch.Event supports this type, with timing.
+    `begun`: functions that initialize a device were called.
     """
 
     own_streams = False
     own_events = False
+    begun = False
 
     def __init__(self, type: str, count: int) -> None:
         self.type = type
@@ -235,6 +237,10 @@ class Device:
 
     def describe(self, index: int) -> Description:
         raise NotImplementedError
+
+    def begin(self) -> None:
+        """A function was called that initializes a device."""
+        self.begun = True
 
     def lost_by_fork(self) -> bool:
         """Whether a forked child cannot use the device. False for a device without a driver."""

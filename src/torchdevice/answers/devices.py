@@ -171,10 +171,14 @@ def device_functions(kind: str, device: Device) -> Table:
     debug_mode = [0]
     properties: dict[int, Any] = {}
 
+    def choose(index: int) -> None:
+        device.begin()
+        device.select(index)
+
     def exchange(index: int) -> int:
         former = device.current()
         if index >= 0:
-            device.select(index)
+            choose(index)
         return former
 
     # A separate function: torch's compiler has a rule for each of the two names, and looks rules up by object.
@@ -194,7 +198,7 @@ def device_functions(kind: str, device: Device) -> Table:
         f"_{kind}_init": nothing,
         f"_{kind}_getDeviceCount": lambda: device.visible(),
         f"_{kind}_getDevice": lambda: device.current(),
-        f"_{kind}_setDevice": lambda index: device.select(index),
+        f"_{kind}_setDevice": choose,
         f"_{kind}_exchangeDevice": exchange,
         f"_{kind}_maybeExchangeDevice": maybe_exchange,
         f"_{kind}_isInBadFork": lambda: device.lost_by_fork(),
@@ -227,7 +231,7 @@ def initialised_names(device: Device) -> Table:
     """Names in the namespace's modules that torch sets on first use of the device."""
     return {
         "_get_device_index": index_reader(device),
-        "_lazy_init": nothing,
+        "_lazy_init": device.begin,
         "_initialized": True,
         "device_count": device.visible,
         "_is_in_bad_fork": lambda: device.lost_by_fork(),

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from torchdevice._torch import core
 from torchdevice._torch.builds import NATIVE, annotate_no_kernels
 from torchdevice.answers.device import Device, Table, constant, refusal
 from torchdevice.answers.devices import CUDA_VERSION, CUDNN_VERSION, PROPERTIES
@@ -81,7 +82,8 @@ def install(kind: str, device: Device, beneath: str = "cpu") -> None:
     there = {name: value for name, value in names.items() if name.startswith("_") or hasattr(namespace, name)}
     elsewhere = {"_nvtx", *green_context_names()}
     put(namespace, {name: value for name, value in there.items() if name not in elsewhere})
-    put(NATIVE, {f"_{kind}_init": _initialising(namespace, device)})
+    namespace.default_generators = tuple(device.generator(index) for index in range(device.count))
+    core.renew_initialization_lock_after_fork(kind)
     forget(namespace.device_count)
     if kind == "cuda":
         put(NATIVE, {"_cudart": names["_cudart"], "_nvtx": names["_nvtx"]})
@@ -121,13 +123,6 @@ def _install_classes(kind: str, namespace: Any, bases: Mapping[str, type]) -> No
             made = on_base(former, base)
             if name == "Stream" and hasattr(namespace.streams, "ExternalStream"):
                 on_base(namespace.streams.ExternalStream, made)
-
-
-def _initialising(namespace: Any, device: Device) -> Callable[[], None]:
-    def init() -> None:
-        namespace.default_generators = tuple(device.generator(index) for index in range(device.count))
-
-    return init
 
 
 def _refuse_what_is_left(kind: str, answered: Mapping[str, Any]) -> None:

@@ -63,13 +63,20 @@ def random_names(kind: str, device: Device) -> Table:
     """Names in the namespace's modules for random numbers. Seeding takes effect immediately."""
     return {
         "default_generators": generators(device),
-        "_lazy_call": _call_now,
+        "_lazy_call": calling_now(device),
         "set_rng_state": _set_rng_state(kind, device),
     }
 
 
-def _call_now(callback: Callable[[], None], **_: Any) -> None:
-    callback()
+def calling_now(device: Device) -> Callable[..., None]:
+    """CUDA calls the function at the first use of the device, so this call does not count as a use."""
+
+    def call_now(callback: Callable[[], None], **_: Any) -> None:
+        begun = device.begun
+        callback()
+        device.begun = begun
+
+    return call_now
 
 
 def _set_rng_state(kind: str, device: Device) -> Callable[..., None]:

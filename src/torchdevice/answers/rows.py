@@ -56,7 +56,8 @@ def _same(text: str) -> Answer:
 
 
 ANSWERS = {
-    "there": _same("`True` / the number of the target's devices / initialized"),
+    "there": _same("`True` / the number of the target's devices"),
+    "begun": _same("whether the program has used the device"),
     "one_kind": _same("not replaced: a library that looks for several types of devices must find only cuda"),
     "bf16": _same("`True`: the target computes bfloat16 (capability 8.0)"),
     "current": Answer("device 0", "torch.xpu's current device", "device 0"),
@@ -161,7 +162,8 @@ _SPARSE = " ".join(
 )
 
 CUDA = (
-    *_rows(S, "there", "is_available device_count is_initialized", truth=True, constant=True),
+    *_rows(S, "there", "is_available device_count", truth=True, constant=True),
+    *_rows(S, "begun", "is_initialized", truth=True, constant=True),
     *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True, constant=True),
     *_rows(M, "current", "current_device", constant=True),
     *_rows(M, "current", "set_device device device_of"),
@@ -252,7 +254,7 @@ CUDA = (
 
 XPU = (
     *_rows(M, "one_kind", "is_available device_count", left=True),
-    *_rows(S, "there", "is_initialized", truth=True, constant=True),
+    *_rows(S, "begun", "is_initialized", truth=True, constant=True),
     *_rows(S, "bf16", "is_bf16_supported is_tf32_supported", truth=True, constant=True),
     *_rows(M, "current", "current_device", constant=True),
     *_rows(M, "current", "set_device device device_of"),

@@ -130,9 +130,21 @@ class Masquerade:
         answer = self.shadow.globals[home][name]
         if isinstance(original, type) or not callable(original):
             return answer
+        if name == "is_initialized":
+            answer = self._in_use
         if name in devices.DESCRIBING:
             answer = devices.refusing_numbers(answer, self._target, devices.DESCRIBING[name])
         return self._audience.answering(row, path, original, answer)
+
+    def _in_use(self) -> bool:
+        """Whether a real device of this type would be initialized now.
+
+        A `torch.device` of the type is one of the target, and its use cannot be seen: memory of the target tells.
+        """
+        target, translator = self._target, self._audience.translator
+        if target.begun or self._kind in translator.used:
+            return True
+        return self._kind in translator.named and any(map(target.allocated, range(target.count)))
 
     def _refusal(self, row: Row, path: str, original: Any) -> Any:
         audience = self._audience
@@ -171,7 +183,7 @@ def _is_public(module: ModuleType, name: str) -> bool:
 def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
     """Names of torch.cuda that the target's own module lacks, for code that uses `getattr(torch, x.device.type)`."""
     made = [
-        Replacement(f"{module.__name__}.{each.name}", module, each.name, each.value)
+        Replacement(f"{module.__name__}.{each.name}", module, each.name, _ALREADY.get(each.name, each.value))
         for each in cuda
         if each.owner is torch.cuda and not each.name.startswith("_") and not hasattr(module, each.name)
     ]
@@ -183,6 +195,8 @@ def _completed(module: Any, cuda: list[Replacement]) -> list[Replacement]:
     return made
 
 
+# A device whose module lacks the function needs no initialization.
+_ALREADY = {"is_initialized": constant(True)}
 # What a stream of the CPU answers. torch's own class has other methods of streams, which do nothing either.
 _STREAM: dict[str, Any] = {"synchronize": lambda self: None, "query": lambda self: True}
 

@@ -57,6 +57,9 @@ class Virtual(Device):
     def visible(self) -> int:
         return self.count
 
+    def begin(self) -> None:
+        torch.get_device_module(self.type).init()
+
     def current(self) -> int:
         return self._library.call("get_device")
 

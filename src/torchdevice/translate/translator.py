@@ -88,6 +88,7 @@ class Translator:
 
     `settled` maps requests that need neither to their device. Wrappers look there first. For each place in user code,
     the ledger stores a counter, the decided device, and the condition under which the request is not redirected.
+    `used` has the types of redirected requests that allocate, `named` those of requests that only name a device.
     """
 
     def __init__(self) -> None:
@@ -101,6 +102,8 @@ class Translator:
         self.active = False
         self.fills = False
         self.roles = Roles()
+        self.used: set[str | None] = set()
+        self.named: set[str | None] = set()
         self.suspensions = 0  # over all threads; while it is 0, no thread needs to check its own context
         self.settled_default: RealDevice | None = None  # the device for "none given", if it is the same for all callers
         self.default_type: RealDevice | None = None  # the device of the default tensor type, if torch does not know it
@@ -136,6 +139,8 @@ class Translator:
         self.aliases.clear()
         self.settled.clear()
         self.override.reset()
+        self.used.clear()
+        self.named.clear()
         self.ledger.forget_places()
         self._forget_routes()
 
@@ -190,7 +195,7 @@ class Translator:
             role = TRACED
         elif naming and role.caller is Caller.TORCH:
             role = NAMING
-        return self._decide(asked, api, frame, role, epoch)
+        return self._decide(asked, api, frame, role, epoch, naming)
 
     def translate_traced(self, asked: Any, api: str) -> Any:
         """The same for code under torch's compiler. Traced code counts as user code."""
@@ -218,7 +223,7 @@ class Translator:
         route = self._find_route("cpu", TRACED)
         return None if route.unless is not None and route.unless() else route.given
 
-    def _decide(self, asked: Any, api: str, frame: FrameType, role: Role, epoch: int) -> Any:
+    def _decide(self, asked: Any, api: str, frame: FrameType, role: Role, epoch: int, naming: bool = False) -> Any:
         if self._at_first_decision is not None and role is not NAMING:
             look, self._at_first_decision = self._at_first_decision, None
             look()
@@ -232,6 +237,7 @@ class Translator:
             return route.decision.device
         if route.given is None or (route.unless is not None and route.unless()):
             return asked
+        (self.named if naming else self.used).add(route.request.type)
         place = user_frame(frame, self.roles) if role.inner else frame
         tally = self.ledger.tally(
             place,
