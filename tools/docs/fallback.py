@@ -78,6 +78,7 @@ blocking, because on MPS such a copy can expose memory that is not written yet.
   to it does not change the tensor. A checkpoint stores it as a plain CPU tensor.
 - **Quantized tensors** are not possible on `mps`: the result of `torch.quantize_per_tensor` stays on the CPU, and so do results computed
   from it. The same holds for nested tensors of the strided layout. Those with `layout=torch.jagged` can be on `mps`.
+  Attention over them (`scaled_dot_product_attention`) is one call per sequence there.
 
 ## The matrix
 `torchdevice.fallback.matrix()` returns the route of every aten operator. The command `torchdevice ops [--target mps] [--search TEXT]

@@ -99,6 +99,7 @@ def _neighbours() -> Iterator[str]:
         yield f"| `{row.path}` | {row.kind.value}{', truth' if row.truth else ''} | {row.answer} |"
     yield ""
     yield "Under autocast on the CPU, normalisations with half-precision weights run in float32, as on CUDA."
+    yield "On the CPU and on MPS, attention over jagged nested tensors is one call per sequence, and can be causal."
     yield "On a host without an accelerator `torch.accelerator` gives the answers of `torch.cuda` and reports `cuda`."
     yield "Names of `torch.cuda` that the target's own module lacks (`torch.mps.current_device`) are added to it."
 

@@ -17,6 +17,7 @@
     failures     converts the target's errors to the classes and messages that CUDA code expects
     relief       frees memory when the target is full
     precision    operators that autocast("cuda") casts and autocast("cpu") does not
+    attention    attention over jagged tensors, one call per sequence
     products     matrix products with a separate dtype for the result
     packages     libraries that would load CUDA-only code and therefore get the original functions
     lightning    Lightning's own checks and names of accelerators

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from torchdevice._torch import jagged
 from torchdevice._torch.core import RealDevice
-from torchdevice.answers import comm, devices
+from torchdevice.answers import attention, comm, devices
 from torchdevice.answers.audience import Audience
 from torchdevice.answers.device import constant
 from torchdevice.answers.rows import Kind, Row
@@ -254,6 +255,11 @@ def _workspace(size: int) -> Callable[..., int]:
     return workspace_size
 
 
+def jagged_attention(original: Any, path: str, row: Row, audience: Audience) -> Any:
+    """An adapter: attention of jagged tensors on targets for which torch has no kernel of its own."""
+    return dress(attention.per_sequence(original, ("cpu", "mps")), original, path)
+
+
 S, N, U, M = Kind.SIMULATED, Kind.NO_OP, Kind.UNSUPPORTED, Kind.MAPPED
 _BACKEND = "torch.backends."
 _STATE = "the target's autocast state"
@@ -314,9 +320,16 @@ BUILDERS = tuple(
     for name in ("CUDAExtension", "load", "load_inline")
 )
 
+JAGGED_ATTENTION = OutsideRow(
+    f"{jagged.MODULE}.{jagged.ATTENTION}", M, "one call per sequence; torch's own on xpu", jagged_attention
+)
+
 # Rows that are applied when a module is imported: (module, a name that it defines, rows). Importing it here would take
 # longer than the whole activation.
-LATER: Later = ((EXTENSIONS, "load_inline", BUILDERS),)
+LATER: Later = (
+    (EXTENSIONS, "load_inline", BUILDERS),
+    (jagged.MODULE, jagged.DEFINED_LATE, (JAGGED_ATTENTION,)),
+)
 
 
 def replacements(rows: tuple[OutsideRow, ...], audience: Audience, resolve: Callable[[str], Any]) -> list[Replacement]:

@@ -22,10 +22,10 @@ from typing import Any
 
 import torch
 
-from torchdevice._torch import builds, compilers
+from torchdevice._torch import builds, compilers, jagged
 from torchdevice._torch.core import legacy_tensor_types
 from torchdevice._torch.imports import when_imported
-from torchdevice.answers import outside
+from torchdevice.answers import attention, outside
 from torchdevice.answers.audience import Audience
 from torchdevice.answers.packages import is_installed
 from torchdevice.errors import VirtualDeviceUnavailable, explain_error
@@ -309,6 +309,18 @@ def install_settings(kind: str) -> None:
         for name in outside.LIBRARIES:
             original, path = getattr(torch.backends.cuda, name), f"torch.backends.cuda.{name}"
             setattr(torch.backends.cuda, name, dress(outside.stored_choice(original), original, path))
+
+
+def install_attention(kind: str) -> None:
+    """Attention of jagged tensors as on CUDA, whose kernels for them a virtual device lacks."""
+
+    def patch() -> None:
+        module = sys.modules[jagged.MODULE]
+        original = getattr(module, jagged.ATTENTION)
+        made = dress(attention.per_sequence(original, (kind,)), original, f"{jagged.MODULE}.{jagged.ATTENTION}")
+        setattr(module, jagged.ATTENTION, made)
+
+    when_imported(jagged.MODULE, jagged.DEFINED_LATE, patch)
 
 
 def _no_toolkit(*paths: str) -> str:

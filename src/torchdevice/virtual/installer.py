@@ -184,6 +184,7 @@ def _install_the_rest(device: str, library: Library, on: str) -> None:
     build_parts.install_storages(device, library, on)
     build_parts.install_compilers(device)
     build_parts.install_settings(device)
+    build_parts.install_attention(device)
     if device == "cuda":
         build_parts.install_legacy_types()
     if device in build_parts.VENDOR:
