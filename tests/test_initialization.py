@@ -36,6 +36,7 @@ STATEMENTS = {
     "kept = torch.nn.Linear(2, 2).to(torch.device('cuda'))": True,
     "kept = torch.ones(2, device=torch.device('cuda'))": True,
     "torch.UntypedStorage(3, device='cuda')": True,
+    "torch.ones(2, device='cuda'); torchdevice.deactivate(); torchdevice.activate()": True,
 }
 HOSTS = {
     "cuda on a CPU": ("cuda", {"TORCHDEVICE": "1", "TORCHDEVICE_TARGET": "cpu"}),
@@ -43,10 +44,8 @@ HOSTS = {
     "virtual cuda": ("cuda", {"TORCHDEVICE_VIRTUAL": "cuda:2"}),
     "virtual xpu": ("xpu", {"TORCHDEVICE_VIRTUAL": "xpu"}),
 }
-# Statements that only torch.cuda has, or that torch.xpu answers in another way.
-ONLY_CUDA = {"torch.ones(2).cuda()", "torch.nn.Linear(2, 2).cuda()"}
 PROGRAM = """
-import json, os, sys, torch
+import json, os, sys, torch, torchdevice
 kind, found = sys.argv[1], {}
 for statement in sys.argv[2:]:
     reader, writer = os.pipe()
@@ -65,11 +64,7 @@ print(json.dumps(found))
 @pytest.mark.parametrize("host", list(HOSTS))
 def test_a_device_is_initialized_by_its_first_use(host: str) -> None:
     kind, settings = HOSTS[host]
-    expected = {
-        statement.replace("cuda", kind): "01"[begins]
-        for statement, begins in STATEMENTS.items()
-        if kind == "cuda" or statement not in ONLY_CUDA
-    }
+    expected = {statement.replace("cuda", kind): "01"[begins] for statement, begins in STATEMENTS.items()}
     done = run_python("-W", "ignore", "-c", PROGRAM, kind, *expected, env=settings)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == expected

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
+from torch.nn.functional import scaled_dot_product_attention
 
 import torchdevice
 from tests.virtual.harness import on
@@ -29,7 +29,7 @@ def _compare(device: str, heads: int, settings: dict[str, Any]) -> None:
     given = [_sequences(LENGTHS[0], *inner), *(_sequences(LENGTHS[crossing], *inner) for _ in range(2))]
     tensors = [_jagged(parts, device) for parts in given]
     turned = [each.transpose(1, 2) for each in tensors] if heads else tensors
-    found = F.scaled_dot_product_attention(*turned, **settings)
+    found = scaled_dot_product_attention(*turned, **settings)
     assert found.is_nested
     assert found.device == tensors[0].device
     assert found.size(1) == turned[0].size(1)
@@ -42,7 +42,7 @@ def _compare(device: str, heads: int, settings: dict[str, Any]) -> None:
     leaves = [[part.clone().requires_grad_() for part in parts] for parts in given]
     expected = []
     for parts in zip(*leaves, strict=True):
-        result = F.scaled_dot_product_attention(*(part.movedim(0, -2)[None] for part in parts), **settings)[0]
+        result = scaled_dot_product_attention(*(part.movedim(0, -2)[None] for part in parts), **settings)[0]
         expected.append(result.movedim(-2, 0))
     torch.cat(expected).sum().backward()
     torch.testing.assert_close(found.values().cpu(), torch.cat(expected))
@@ -82,11 +82,11 @@ def test_on_virtual_mps() -> None:
 def test_what_torch_refuses_is_refused() -> None:
     x = _jagged(_sequences(LENGTHS[0], 2, 4), "cuda").transpose(1, 2)
     with pytest.raises(ValueError, match="Masks are not yet supported"):
-        F.scaled_dot_product_attention(x, x, x, attn_mask=torch.ones(1, device="cuda", dtype=torch.bool))
+        scaled_dot_product_attention(x, x, x, attn_mask=torch.ones(1, device="cuda", dtype=torch.bool))
     with pytest.raises(ValueError, match="same dtype"):
-        F.scaled_dot_product_attention(x, x, x.double())
+        scaled_dot_product_attention(x, x, x.double())
     with pytest.raises(ValueError, match="Expected query, key, and value to be nested"):
-        F.scaled_dot_product_attention(x, x, torch.ones(3, 2, 4, 4, device="cuda"))
+        scaled_dot_product_attention(x, x, torch.ones(3, 2, 4, 4, device="cuda"))
 
 
 def test_torch_gets_its_own_function_back() -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 from torch.storage import _StorageBase
-from torch.utils import _pytree as pytree
 
 from torchdevice._torch.imports import when_imported
+from torchdevice._torch.samples import leaves_of
 
 # The extension module. `answers` lists the names that a build for a device has.
 NATIVE = torch._C
 StorageBase = _StorageBase
 
-# `torch.compile()` without a backend uses this to compile a graph. It calls `compile_fx` of the module.
+# `torch.compile()` without a backend uses this class to compile a graph. The class calls `compile_fx` of this module.
 Inductor = torch._TorchCompileInductorWrapper
 INDUCTOR = "torch._inductor.compile_fx"
 # The C function that `torch.set_default_tensor_type` calls.
@@ -33,10 +33,10 @@ def replace_set_default_tensor_type(function: Callable[[Any], None]) -> None:
 
 def values_of_graph(model: Any, inputs: Any) -> Iterator[Any]:
     """The inputs of a graph and the values that its nodes compute, as far as the tracer has recorded them."""
-    yield from pytree.tree_leaves(inputs)
+    yield from leaves_of(inputs)
     for node in model.graph.nodes if isinstance(model, torch.fx.GraphModule) else ():
-        yield from pytree.tree_leaves([node.args, node.kwargs])
-        yield from pytree.tree_leaves([node.meta.get(key) for key in ("example_value", "val")])
+        yield from leaves_of([node.args, node.kwargs])
+        yield from leaves_of([node.meta.get(key) for key in ("example_value", "val")])
 
 
 def compile_without_inductor(model: Any, inputs: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+from torch import nn
 
 from torchdevice._torch import jagged
 
@@ -38,7 +38,7 @@ def per_sequence(attend: Callable[..., torch.Tensor], devices: Collection[str]) 
         if attn_mask is not None or query.device.type not in devices or not _alike(given):
             return attend(*given, attn_mask, **settings)
         parts = zip(*map(_sequences, given), strict=True)
-        results = [F.scaled_dot_product_attention(*part, **settings).movedim(-2, 0) for part in parts]
+        results = [nn.functional.scaled_dot_product_attention(*part, **settings).movedim(-2, 0) for part in parts]
         made = jagged.jagged_like(query, torch.cat(results))
         return made.transpose(1, 2) if jagged.ragged_dimension(query) == 2 else made
 

@@ -111,7 +111,7 @@ def autocast_state(position: int) -> Callable[..., Any]:
 def cuda_activity(original: Any, path: str, row: Row, audience: Audience, always: bool = False) -> Any:
     """Adds CPU activity to `torch.profiler.profile(activities=[CUDA])`, because CUDA's operators run on the target.
 
-    always: also while nothing is translated.
+    `always`: also while nothing is translated.
     """
     parameters = list(inspect.signature(original).parameters)
     position = parameters.index("activities") if "activities" in parameters else sys.maxsize

@@ -139,8 +139,6 @@ class Translator:
         self.aliases.clear()
         self.settled.clear()
         self.override.reset()
-        self.used.clear()
-        self.named.clear()
         self.ledger.forget_places()
         self._forget_routes()
 

@@ -300,7 +300,7 @@ def _hide_toolkit(kind: str) -> None:
 
 
 def install_settings(kind: str) -> None:
-    """Settings that torch refuses where it is built without a library of the device."""
+    """Makes profilers see the device, and stores settings for libraries that this build of torch lacks."""
     # The operators of a virtual device are in the CPU's activity.
     profiling = functools.partial(outside.cuda_activity, always=True)
     profiler = dataclasses.replace(outside.PROFILER, adapter=profiling)

@@ -31,7 +31,7 @@ def self_test(device: str, count: int) -> None:
     try:
         for index in range(count):
             place = f"{device}:{index}"
-            # An operator called by its own name does not initialize the device for Python, as a program will do.
+            # Called by its own name, an operator does not initialize the device in Python. The program does that.
             x = torch.ops.aten._to_copy(torch.arange(6, dtype=torch.float32), device=place).view(2, 3)
             y = (x @ x.t() + 1).sum()
             passed = str(x.device) == place and y.item() == 87.0 and x.cpu().device.type == "cpu"
