@@ -91,13 +91,6 @@ def stands_for_accelerator() -> bool:
     return any(map(_is_on, _LISTS))
 
 
-def overloads(names: frozenset[str]) -> list[str]:
-    """The overloads of these operators that CUDA's autocast has and the CPU's autocast lacks."""
-    own = set(dispatcher.kernels_under("AutocastCPU"))
-    known = dispatcher.kernels_under("AutocastCUDA")
-    return [name for name in known if name not in own and name.partition("::")[2].partition(".")[0] in names]
-
-
 def _wide(values: list[RealTensor]) -> torch.dtype:
     return torch.float32
 
@@ -111,14 +104,25 @@ def _widest(values: list[RealTensor]) -> torch.dtype:
     return kinds.pop() if len(kinds) == 1 else torch.float32
 
 
-RULES: tuple[tuple[frozenset[str], Callable[[list[RealTensor]], torch.dtype]], ...] = (
+Rule = Callable[[list[RealTensor]], torch.dtype]
+RULES: tuple[tuple[frozenset[str], Rule], ...] = (
     (WIDE | SPELLED, _wide),
     (LOWER, _lower),
     (PROMOTED, _widest),
 )
+_RULE_OF = {f"aten::{name}": rule for names, rule in RULES for name in names}
 
 
-def _casting(operator: Any, rule: Callable[[list[RealTensor]], torch.dtype]) -> Callable[..., Any]:
+def lacking() -> Iterator[tuple[str, Rule]]:
+    """The overloads in `RULES` that CUDA's autocast has and the CPU's autocast lacks."""
+    own = set(dispatcher.kernels_under("AutocastCPU"))
+    for name in dispatcher.kernels_under("AutocastCUDA"):
+        rule = _RULE_OF.get(name.partition(".")[0])
+        if rule is not None and name not in own:
+            yield name, rule
+
+
+def _casting(operator: Any, rule: Rule) -> Callable[..., Any]:
     composite = dispatcher.has_kernel(dispatcher.name_of(operator), "CompositeImplicitAutograd")
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -172,10 +176,10 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 def apply() -> Callable[[], None]:
     """Register the kernels of `RULES`. The returned function removes them."""
     kernels = dispatcher.Registrations()
-    for names, rule in RULES:
-        for name in overloads(names):
-            kernels.add(name, "AutocastCPU", _casting(dispatcher.find_operator(name), rule))
-    for name in dispatcher.kernels_under("CompositeImplicitAutograd"):
-        if name.partition("::")[2].partition(".")[0] in RECURRENT:
-            kernels.add(name, "AutocastCPU", _recurrent(dispatcher.find_operator(name)))
+    for name, rule in lacking():
+        kernels.add(name, "AutocastCPU", _casting(dispatcher.find_operator(name), rule))
+    for name in RECURRENT:
+        layer = getattr(torch.ops.aten, name)
+        for overload in layer.overloads():
+            kernels.add(f"aten::{name}.{overload}", "AutocastCPU", _recurrent(getattr(layer, overload)))
     return kernels.undo

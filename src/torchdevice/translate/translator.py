@@ -6,6 +6,7 @@ follow later activations and do nothing after deactivation. `policy.resolve` hol
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -278,7 +279,7 @@ def _settled_requests(host: Host, policy: str) -> Iterator[tuple[object, object]
 
     They include dtypes, because `.to(dtype)` passes one in the position where `.to(device)` passes a device.
     """
-    yield from ((value, value) for value in vars(torch).values() if isinstance(value, torch.dtype))
+    yield from ((dtype, dtype) for dtype in _dtypes())
     if _is_settled(NOTHING, host, policy):
         yield None, None
     for kind in ("meta", "cpu", host.type):
@@ -289,6 +290,11 @@ def _settled_requests(host: Host, policy: str) -> Iterator[tuple[object, object]
                 spelled = resolve(request, host, policy).device
                 yield device, spelled
                 yield str(device), spelled
+
+
+@functools.cache
+def _dtypes() -> frozenset[torch.dtype]:
+    return frozenset(value for value in vars(torch).values() if isinstance(value, torch.dtype))
 
 
 def _is_settled(request: Request, host: Host, policy: str) -> bool:
