@@ -141,7 +141,8 @@ def main() -> None:
             growth=course.growth(),
             slowing=course.slowing(),
         )
-    if course.growth() > 20 or course.slowing() > 1.3:
+    # Within seconds, other work on the machine changes the time of a round more than a leak would.
+    if course.growth() > 20 or (seconds >= LONG and course.slowing() > 1.3):
         raise SystemExit("not flat")
 
 
