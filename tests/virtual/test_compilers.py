@@ -117,3 +117,17 @@ def test_inductor_that_is_called_by_its_other_names() -> None:
     ):
         torch._dynamo.reset()
         assert torch.equal(compile_(lambda x: x.cuda() + 1)(x).cpu(), x + 1)
+
+
+@on("cuda")
+def test_graphs_that_are_compiled_for_cuda_graphs_run_eagerly() -> None:
+    net = torch.nn.Linear(3, 2).cuda()
+    compiled = torch.compile(net, backend="cudagraphs")
+    for _ in range(3):
+        x = torch.rand(4, 3, device="cuda")
+        with torch.no_grad():
+            assert torch.equal(compiled(x), net(x))
+        compiled(x).sum().backward()
+    assert net.weight.grad is not None
+    on_host = torch.compile(lambda x: x + 1, backend="cudagraphs")
+    assert on_host(torch.ones(2)).tolist() == [2, 2]

@@ -22,6 +22,8 @@ StorageBase = _StorageBase
 # `torch.compile()` without a backend uses this class to compile a graph. The class calls `compile_fx` of this module.
 Inductor = torch._TorchCompileInductorWrapper
 INDUCTOR = "torch._inductor.compile_fx"
+# The module whose function `cudagraphs` compiles a graph for `torch.compile(backend="cudagraphs")`.
+CUDAGRAPHS = "torch._dynamo.backends.cudagraphs"
 # The C function that `torch.set_default_tensor_type` calls.
 set_default_tensor_type = torch._C._set_default_tensor_type
 

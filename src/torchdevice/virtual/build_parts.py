@@ -251,7 +251,7 @@ def install_legacy_types() -> None:
 
 
 def _inductor(kind: str) -> None:
-    """Graphs of the virtual device that inductor is asked for are compiled ahead of time and run eagerly."""
+    """Graphs of the virtual device for inductor or for CUDA graphs are compiled ahead of time and run eagerly."""
     compile_with_inductor = builds.Inductor.__call__
 
     @functools.wraps(compile_with_inductor)
@@ -273,8 +273,21 @@ def _inductor(kind: str) -> None:
 
         module.compile_fx = compile_function
 
+    def without_graphs() -> None:
+        module: Any = sys.modules[builds.CUDAGRAPHS]
+        with_graphs = module.cudagraphs
+
+        @functools.wraps(with_graphs)
+        def cudagraphs(model: Any, inputs: Any) -> Any:
+            if not _touches(kind, model, inputs):
+                return with_graphs(model, inputs)
+            return builds.compile_without_inductor(model, inputs)
+
+        module.cudagraphs = cudagraphs
+
     builds.Inductor.__call__ = compile_graph
     when_imported(builds.INDUCTOR, "compile_fx", decide)
+    when_imported(builds.CUDAGRAPHS, "cudagraphs", without_graphs)
 
 
 def _touches(kind: str, model: Any, inputs: Any) -> bool:
