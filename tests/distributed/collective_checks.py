@@ -194,6 +194,36 @@ def collectives_that_reduce() -> object:
 
 
 @check
+def results_of_works() -> object:
+    """A work and its future have the tensors that the collective wrote."""
+    x, out = torch.ones(2, device=HERE), torch.zeros(2, device=HERE)
+    parts, whole = [torch.zeros(2, device=HERE) for _ in range(WORLD)], torch.zeros(2 * WORLD, device=HERE)
+    calls: dict[str, tuple[Callable[[], Any], list[torch.Tensor]]] = {
+        "all_reduce": (lambda: dist.all_reduce(x, async_op=True), [x]),
+        "broadcast": (lambda: dist.broadcast(x, 0, async_op=True), [x]),
+        "all_gather": (lambda: dist.all_gather(parts, x, async_op=True), parts),
+        "all_gather_into_tensor": (lambda: dist.all_gather_into_tensor(whole, x, async_op=True), [whole]),
+        "reduce_scatter": (lambda: dist.reduce_scatter_tensor(out, whole, async_op=True), [out]),
+        "all_to_all": (lambda: dist.all_to_all_single(whole, whole.clone(), async_op=True), [whole]),
+    }
+    for name, (call, written) in calls.items():
+        work = call()
+        future = work.get_future()
+        work.wait()
+        for found in (future.wait(), future.then(lambda done: done.value()).wait(), work.result()):
+            assert [(each.device, each.data_ptr()) for each in found] == [
+                (each.device, each.data_ptr()) for each in written
+            ], f"{name}: {[each.device for each in found]}"
+        work = call()
+        assert work.wait()
+        written[0].fill_(7)
+        assert work.wait()  # a second wait does nothing
+        assert work.is_completed()
+        assert work.get_future().wait()[0].tolist() == written[0].tolist() == [7] * written[0].numel(), name
+    return None
+
+
+@check
 def collectives_that_wait() -> object:
     """Asynchronous, coalesced, batched, in autograd's own threads, on parts of the group."""
     whole = torch.full((3,), RANK + 1, device=HERE, dtype=torch.int16)

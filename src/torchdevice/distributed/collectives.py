@@ -8,6 +8,8 @@ asynchronous calls stay asynchronous.
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,12 +38,15 @@ class Following(dist.Work):
         self._before = before
         self._finish = finish
         self._done = False
+        self._error: RuntimeError | None = None
         self._future: Any = None
         self._results: list[torch.Tensor] = []
         _waited_for.add(self)
 
     def wait(self, *timeout: Any) -> bool:
-        """Wait and finish. A second call does nothing."""
+        """Wait and finish. A second call does nothing, or raises the same error."""
+        if self._error is not None:
+            raise self._error
         try:
             if self._future is not None:
                 self._future.wait()
@@ -49,6 +54,9 @@ class Following(dist.Work):
                 for work in self._before:
                     work.wait(*timeout)
                 self._results = self._finish()
+        except RuntimeError as error:
+            self._error = error
+            raise
         finally:
             self._done = True
             _waited_for.discard(self)
@@ -67,9 +75,16 @@ class Following(dist.Work):
 
     def get_future(self) -> Any:
         """A future that completes after the last step."""
-        if self._future is None:
-            futures = [work.get_future() for work in self._before]
-            self._future = torch.futures.collect_all(futures).then(self._finished)
+        if self._future is None and self._done and self._error is None:
+            self._future = torch.futures.Future()
+            self._future.set_result(self._results)
+        elif self._future is None:
+            try:
+                futures = [work.get_future() for work in self._before]
+            except RuntimeError:  # gloo has works without a future
+                self._future = self._awaited()
+            else:
+                self._future = torch.futures.collect_all(futures).then(self._finished)
             _waited_for.discard(self)
         return self._future
 
@@ -78,6 +93,29 @@ class Following(dist.Work):
             part.value()  # raises what gloo raised
         self._results = self._finish()
         return self._results
+
+    def _awaited(self) -> Any:
+        """A future that a thread completes, which waits for the works."""
+        waited: torch.futures.Future[list[RuntimeError]] = torch.futures.Future()
+
+        def wait() -> None:
+            errors = []
+            try:
+                for work in self._before:
+                    work.wait()
+            except RuntimeError as error:
+                errors.append(error)
+            waited.set_result(errors)
+
+        def finish(done: Any) -> list[torch.Tensor]:
+            for error in done.value():
+                raise error
+            self._results = self._finish()
+            return self._results
+
+        future = waited.then(finish)
+        threading.Thread(target=wait, name="torchdevice-collective", daemon=True).start()
+        return future
 
     def result(self) -> list[torch.Tensor]:
         """The tensors that were written. Waits first, because they have no contents before."""
@@ -135,6 +173,8 @@ BY_ELEMENTS = frozenset(
         "reduce_scatter_tensor_coalesced_",
     }
 )
+# The works of NCCL have the whole output as their result, those of gloo its parts, or no future.
+RESULTS_DIFFER = frozenset({"_allgather_base_", "_reduce_scatter_base_", "reduce_scatter_"})
 NOT_BY_GATHER = frozenset({torch.complex64, torch.complex128})
 CPU = torch.device("cpu")
 
@@ -189,13 +229,15 @@ def _kernel(name: str, collective: Collective, operator: Any) -> Callable[..., A
         given = dict(zip(names, args, strict=False))
         group = private.unboxed_group(given["process_group"])
         lists = [*args[:tensor_arguments]]
+        finish: Callable[[], list[torch.Tensor]] | None = None
+        written = core.tensors_in(args[0])
         if _stands_for_vendor(group):
             check_contiguous(lists)
+            if name in RESULTS_DIFFER:
+                finish = functools.partial(list, written)
             if len(lists) > 1:
                 lists[1] = mapped(lists[1], torch.Tensor.contiguous)  # gloo reads the parts of a list by address
-        written = core.tensors_in(args[0])
         options = _options(collective, given)
-        finish: Callable[[], list[torch.Tensor]] | None = None
         if "reduce_op" in given:
             operation = private.number_of_reduction(given["reduce_op"])
             averaged = operation == average and not any(t.is_floating_point() or t.is_complex() for t in written)

@@ -45,10 +45,21 @@ SOURCES = (
     "refusals.cpp",
     "graphs.cpp",
     "attention.cpp",
+    "works.cpp",
     "native.cpp",
     "api.cpp",
 )
-HEADERS = ("calls.h", "device.h", "fallback.h", "forks.h", "native.h", "relabel.h", "schemas.h", "signatures.h")
+HEADERS = (
+    "calls.h",
+    "device.h",
+    "fallback.h",
+    "forks.h",
+    "native.h",
+    "relabel.h",
+    "schemas.h",
+    "signatures.h",
+    "works.h",
+)
 
 
 class Recipe(NamedTuple):

@@ -9,6 +9,7 @@
 // virtual devices do not share numbers. A thread that draws on the CPU during such a call does.
 #include "fallback.h"
 #include "relabel.h"
+#include "works.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -304,6 +305,8 @@ void compute(
     if (noting) refuse_to_wait();
     about_to_wait();
   }
+  c10::IValue first;  // of a collective
+  if (C10_UNLIKELY(record->flags & kWritesAll)) first = (*stack)[base];
   Stack before;
   if (noting) {
     before.assign(stack->end() - static_cast<long>(n), stack->end());
@@ -354,6 +357,7 @@ void compute(
   for (size_t i = results_from; i < stack->size(); i++) {
     if (narrows) narrow((*stack)[i]);
     leave_value(call, (*stack)[i]);
+    if (C10_UNLIKELY(!first.isNone())) give_work_its_results(first, (*stack)[i]);
   }
   if (noting) capture_call(op, keys, std::move(before), *stack, results_from);
 }
