@@ -281,6 +281,90 @@ def test_what_the_accelerator_lacks_is_computed_by_the_cpu_and_counted() -> None
 
 
 @on("")
+def test_the_generator_of_the_device_governs_what_the_cpu_draws() -> None:
+    lacking = {"aten::poisson", "aten::binomial", "aten::rrelu_with_noise", "aten::rrelu_with_noise_"}
+    backed.install("cuda", on="xpu", lacking=lacking)
+    rate = torch.full((64,), 50.0, device="cuda")
+    draws: dict[str, Callable[[], torch.Tensor]] = {
+        "poisson": lambda: torch.poisson(rate),
+        "binomial": lambda: torch.binomial(rate, rate / 100),
+        "rrelu": lambda: F.rrelu(-rate, training=True),
+    }
+    torch.manual_seed(3)
+    of_host = torch.get_rng_state()
+    for name, draw in draws.items():
+        torch.cuda.manual_seed(1)
+        state = torch.cuda.get_rng_state()
+        first, second = draw(), draw()
+        assert not torch.equal(first, second), name
+        torch.cuda.set_rng_state(state)
+        assert torch.equal(draw(), first), name
+        assert torch.equal(draw(), second), name
+    asked = [torch.poisson(rate, generator=torch.Generator("cuda").manual_seed(seed)) for seed in (5, 5, 6)]
+    assert torch.equal(asked[0], asked[1])
+    assert not torch.equal(asked[0], asked[2])
+    assert torch.equal(torch.get_rng_state(), of_host)  # the generator of the CPU is the program's
+    assert torchdevice.virtual.on_host().keys() == lacking - {"aten::rrelu_with_noise_"}
+
+
+@on("")
+def test_random_operators_of_libraries_draw_by_the_device() -> None:
+    backed.install("cuda", on="xpu")
+    library = torch.library.Library("drawing", "DEF")  # the accelerator does not know it
+    library.define("noise(Tensor x) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+    library.impl("noise", lambda x: x + torch.rand(x.shape), "CPU")
+    torch.manual_seed(3)
+    of_host, x = torch.get_rng_state(), torch.zeros(8, device="cuda")
+    found = []
+    for seed in (1, 1, 2):
+        torch.cuda.manual_seed(seed)
+        found.append(torch.ops.drawing.noise(x))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    assert torch.equal(torch.get_rng_state(), of_host)
+
+
+@on("")
+def test_a_view_that_only_the_cpu_can_make_is_refused() -> None:
+    backed.install("cuda", on="xpu")
+    library = torch.library.Library("viewing", "DEF")  # the accelerator does not know it
+    library.define("same(Tensor(a) x) -> Tensor(a)")
+    library.impl("same", lambda x: x.view(-1), "CPU")
+    with pytest.raises(RuntimeError, match="appears to be a view operator"):
+        torch.ops.viewing.same(torch.zeros(2, device="cuda"))
+
+
+@on("")
+def test_a_composite_whose_kernel_autograd_does_not_know_is_taken_apart() -> None:
+    """`lstm.input` has a kernel for xpu and none for autograd: with it, no parameter would have a gradient."""
+    backed.install("cuda", on="xpu")
+    model, x = nn.LSTM(3, 4).to("cuda"), torch.randn(5, 2, 3, device="cuda")
+    with torch.no_grad(), torch.autocast("cuda"):
+        assert model(x)[0].dtype == torch.float16
+    assert "aten::lstm.input" not in torchdevice.virtual.counts()
+    cell = model(x)[0].sum()
+    # A cell of the accelerator below has no backward, and says so.
+    with pytest.raises(RuntimeError, match="_thnn_fused_lstm_cell"):
+        cell.backward()
+
+
+@on("")
+def test_losses_of_sequences_with_lengths_on_the_host() -> None:
+    backed.install("cuda", on="xpu")
+    scores, targets = torch.randn(5, 2, 3).log_softmax(-1), torch.ones(2, 2, dtype=torch.long)
+    expected = F.ctc_loss(scores, targets, (5, 4), (2, 1)).item()
+    lengths: dict[str, tuple[Any, Any]] = {
+        "numbers": ((5, 4), (2, 1)),
+        "host": (torch.tensor([5, 4]), torch.tensor([2, 1])),
+        "device": (torch.tensor([5, 4], device="cuda"), torch.tensor([2, 1], device="cuda")),
+    }
+    for name, (given, wanted) in lengths.items():
+        found = F.ctc_loss(scores.cuda(), targets.cuda(), given, wanted)
+        assert found.device.type == "cuda"
+        assert found.item() == pytest.approx(expected), name
+
+
+@on("")
 def test_a_session_reports_what_the_cpu_computed_with_its_line() -> None:
     backed.install("mps", on="xpu", lacking={"aten::flip"})
     with torchdevice.redirect():
@@ -564,6 +648,7 @@ def test_two_devices_on_one_accelerator_are_apart() -> None:
     with backed.accelerator("xpu"):
         torchdevice.virtual.install("cuda", 2, "all", "xpu")
     for test in (
+        test_tensors.test_numbers_of_another_device,
         test_namespaces.test_memory_is_counted_per_device,
         test_tensors.test_a_copy_at_the_first_write_stays_on_its_device,
         test_threads.test_devices_draw_apart,

@@ -94,7 +94,9 @@ def test_memory_limit_raises_out_of_memory() -> None:
     half = torch.ones(150_000, device="cuda")
     with pytest.raises(torch.cuda.OutOfMemoryError):
         half + half
-    assert torch.cuda.memory_stats()["num_ooms"] == 2
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        half.untyped_storage().resize_(1 << 22)
+    assert torch.cuda.memory_stats()["num_ooms"] == 3
     torchdevice.virtual.set_memory_limit(0)
     assert (half + half).sum() == 300_000
 

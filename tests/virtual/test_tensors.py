@@ -228,7 +228,8 @@ def test_an_index_is_on_the_tensors_device_or_on_the_host() -> None:
 @on("cuda")
 def test_the_host_cannot_wait_for_what_is_being_captured() -> None:
     x, pinned = torch.ones(2, device="cuda"), torch.empty(2, pin_memory=True)
-    for waits in (lambda: x.sum().item(), x.cpu, x.nonzero, lambda: torch.equal(x, x + 1), x.tolist):
+    synchronisation = (torch.cuda.synchronize, lambda: torch.cuda.current_stream().synchronize())
+    for waits in (lambda: x.sum().item(), x.cpu, x.nonzero, lambda: torch.equal(x, x + 1), x.tolist, *synchronisation):
         refused = pytest.raises(RuntimeError, match="operation not permitted when stream is capturing")
         with refused, torch.cuda.graph(torch.cuda.CUDAGraph()):
             waits()
@@ -240,6 +241,19 @@ def test_the_host_cannot_wait_for_what_is_being_captured() -> None:
     graph.replay()
     assert pinned.tolist() == [3, 3]
     assert x.sum().item() == 4
+
+
+@on("cuda:2")
+def test_numbers_of_another_device() -> None:
+    """CUDA's kernels of `fill_` and of indexed assignments copy them; others refuse them."""
+    x, number = torch.zeros(3, device="cuda:0"), torch.ones((), device="cuda:1")
+    x[torch.tensor([0], device="cuda:0")] = number
+    assert x.tolist() == [1, 0, 0]
+    assert x.fill_(number * 2).tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        x + number
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        x.index_put_((torch.tensor([0], device="cuda:0"),), torch.ones(1, device="cuda:1"))
 
 
 @on("cuda")

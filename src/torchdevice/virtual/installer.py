@@ -75,6 +75,10 @@ CROSS_DEVICE = frozenset(
 )
 
 
+# Operators whose CUDA kernels take a 0-dim tensor of another GPU as a number.
+MOVES_NUMBERS = frozenset({"fill_.Tensor", "index_put_", "index_put", "_index_put_impl_"})
+
+
 @dataclass(frozen=True)
 class Installation:
     """The virtual devices of this process.
@@ -286,6 +290,11 @@ def _decompose(device: str, on: str) -> None:
             _decomposed.add(name, dispatcher.backend_key(device), dispatcher.decomposition_of(name))
 
 
+def _loses_gradients(name: str) -> bool:
+    """Whether a kernel of the backing would replace the parts of a composite, which autograd knows."""
+    return dispatcher.has_kernel(name, "CompositeImplicitAutograd") and not dispatcher.has_kernel(name, "Autograd")
+
+
 def _register(library: Library, device: str, support: Support, on: str) -> frozenset[tuple[str, str]]:
     """Registers our kernel for every operator of the backing device and every operator of the virtual type.
 
@@ -307,9 +316,13 @@ def _register(library: Library, device: str, support: Support, on: str) -> froze
             space, _, short = name.partition("::")
             if space == "aten" and (f"{functionality}{key}", short) in native:
                 continue
+            if name not in own and on != "cpu" and _loses_gradients(name):
+                continue
             flags = set() if supported.needs_device_check(short) else {"no_device_check"}
             if short in CROSS_DEVICE or space != "aten":
                 flags.add("any_device")
+            if short in MOVES_NUMBERS:
+                flags.add("moves_numbers")
             if real and short in supported.even_sizes_only(key):
                 flags.add("even_sizes")
             reached = on == "cuda" and short.startswith(supported.REACHED_ON_CUDA)

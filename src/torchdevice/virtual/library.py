@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+import torch
+
 from torchdevice.answers.device import Action, Block, Figures, History, Segment
 from torchdevice.answers.devices import accelerator_error
 
@@ -98,6 +100,9 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
 _NO_ANSWER = {"td_current_stream": -1, "td_limit": 2**64 - 1, "td_free_memory": 2**64 - 1}
 
 
+_OUT_OF_MEMORY = -1  # `kOutOfMemory` in calls.h
+
+
 class Library:
     """A thin layer: methods for the C functions that need conversion in Python, `call` for the others."""
 
@@ -122,6 +127,8 @@ class Library:
     def _failure(self) -> RuntimeError:
         """The last error of this thread, of the class that torch raises for it."""
         said, code = self.dll.td_error().decode(errors="replace"), self.dll.td_error_code()
+        if code == _OUT_OF_MEMORY:
+            return torch.OutOfMemoryError(said)
         return accelerator_error(said, code) if code else RuntimeError(said)
 
     def functionalities(self) -> list[str]:

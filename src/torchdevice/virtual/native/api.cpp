@@ -62,6 +62,7 @@ const Named<torchdevice::Flag> kFlags[] = {
     {"deny", torchdevice::kDeny},
     {"warn", torchdevice::kWarn},
     {"even_sizes", torchdevice::kEvenSizes},
+    {"moves_numbers", torchdevice::kMovesNumbers},
 };
 
 template <class T, size_t n>

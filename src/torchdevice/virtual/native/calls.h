@@ -12,6 +12,7 @@ namespace torchdevice {
 
 inline thread_local std::string error;  // the message of the last failure on this thread
 inline thread_local int error_code = 0;  // its number, if CUDA would raise a torch.AcceleratorError; otherwise 0
+constexpr int kOutOfMemory = -1;         // in its place: torch.OutOfMemoryError
 
 // 1: the call failed, and `error` has the message.
 template <class F>
@@ -23,6 +24,9 @@ int guarded(F f) {
   } catch (const c10::AcceleratorError& e) {
     error = e.what_without_backtrace();
     error_code = e.get_error_code();
+  } catch (const c10::OutOfMemoryError& e) {
+    error = e.what_without_backtrace();
+    error_code = kOutOfMemory;
   } catch (const c10::Error& e) {
     error = e.what_without_backtrace();
   } catch (const std::exception& e) {

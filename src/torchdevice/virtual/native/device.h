@@ -383,6 +383,7 @@ enum Flag : uint32_t {  // Python passes them by name: kFlags in api.cpp
   kEvenSizes = 16,     // adaptive pooling: the real backend refuses sizes that do not divide
   kOnHost = 32,        // the backing lacks it: the CPU computes, with copies
   kWritesAll = 64,     // a collective: its schema does not declare what it writes
+  kMovesNumbers = 128, // 0-dim tensors of other devices of the type are allowed: the kernel copies them
 };
 struct Alert;
 struct Wider;

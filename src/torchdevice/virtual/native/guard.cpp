@@ -188,8 +188,8 @@ struct VirtualGuard final : c10::impl::DeviceGuardImplInterface {
     return busy().of(stream) <= milliseconds();
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    if (!backing.is_host()) return backing.guard().synchronizeStream(backing.stream(stream));
     if (capturing()) refuse_to_wait();
+    if (!backing.is_host()) return backing.guard().synchronizeStream(backing.stream(stream));
     wait_until(busy().of(stream));
   }
   virtual bool isStreamCapturing(const c10::Stream&) const { return capturing(); }
@@ -295,8 +295,8 @@ double milliseconds_between(int64_t from, int64_t to) {
 }
 
 void synchronize(DeviceIndex device) {
-  if (!backing.is_host()) return backing.guard().synchronizeDevice(backing.device(checked(device)).index());
   if (capturing()) refuse_to_wait();
+  if (!backing.is_host()) return backing.guard().synchronizeDevice(backing.device(checked(device)).index());
   wait_until(busy().of(checked(device)));
 }
 

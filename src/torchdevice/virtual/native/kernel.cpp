@@ -11,10 +11,12 @@
 #include "relabel.h"
 #include "works.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <deque>
@@ -255,9 +257,61 @@ class Drawing {
   Tensor before_;
 };
 
+// While an object of this class exists, the default generator of the CPU starts from a seed. Other threads may draw.
+class SeededHost {
+ public:
+  explicit SeededHost(uint64_t seed) : generator_(at::globalContext().defaultGenerator(c10::kCPU)) {
+    std::lock_guard<std::mutex> lock(generator_.mutex());
+    before_ = generator_.get_state();
+    generator_.set_current_seed(seed);
+  }
+  ~SeededHost() {
+    std::lock_guard<std::mutex> lock(generator_.mutex());
+    generator_.set_state(before_);
+  }
+  SeededHost(const SeededHost&) = delete;
+  SeededHost& operator=(const SeededHost&) = delete;
+
+ private:
+  at::Generator generator_;
+  Tensor before_;
+};
+
 std::atomic<bool> host_allowed{true};
 
 uint8_t generator_of(const OpRecord* record) { return record->plan.load(std::memory_order_relaxed)->front(); }
+
+// A seed that a generator of the device draws, so that the seed and the state of the device govern what the CPU draws.
+uint64_t drawn_seed(const std::optional<at::Generator>& asked, Device device) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  Computing here;
+  const Tensor drawn = at::empty({2}, at::TensorOptions(backing.device(device.index())).dtype(c10::kLong))
+                           .random_(0, int64_t{1} << 31, backing_generator(asked, device))
+                           .cpu();
+  const auto* halves = drawn.const_data_ptr<int64_t>();
+  return static_cast<uint64_t>(halves[0]) << 31 | static_cast<uint64_t>(halves[1]);
+}
+
+// The CPU computes an operator that the backing lacks, with copies.
+void compute_on_host(const c10::OperatorHandle& op, Stack* stack, OpRecord* record) {
+  constexpr bool kRefuseViews = true;  // a copy is no view
+  const size_t base = stack->size() - op.schema().arguments().size();
+  plan_of(op, record);
+  const uint8_t at = generator_of(record);
+  if (C10_LIKELY(at == kNone)) return at::native::cpu_fallback(op, stack, kRefuseViews);
+  Device device(config.type, current_device());
+  for (size_t i = stack->size(); i-- > base;)
+    each_tensor((*stack)[i], [&](const Tensor& t) {
+      if (is_virtual(t)) device = t.device();
+    });
+  if (at == kImplied) {
+    const SeededHost seeded(drawn_seed(std::nullopt, device));
+    return at::native::cpu_fallback(op, stack, kRefuseViews);
+  }
+  c10::IValue& generator = (*stack)[base + at];
+  generator = at::detail::createCPUGenerator(drawn_seed(generator.toOptional<at::Generator>(), device));
+  at::native::cpu_fallback(op, stack, kRefuseViews);
+}
 
 [[noreturn]] void report_misfit(const c10::OperatorHandle& op, const Call& call, uint32_t flags) {
   const auto& schema = op.schema();
@@ -446,7 +500,7 @@ void run_boxed(
   if (C10_UNLIKELY(record->flags & kOnHost)) {
     if (!host_allowed) refuse(op, record);
     record->on_host++;
-    return at::native::cpu_fallback(op, stack);
+    return compute_on_host(op, stack, record);
   }
   if (C10_UNLIKELY(record->denied_dtypes)) refuse_dtypes(op, *stack, base, record);
   if (C10_UNLIKELY(record->flags & kEvenSizes)) refuse_uneven(*stack, base, record);

@@ -278,6 +278,8 @@ Tensor Call::enter(const Tensor& t, const char* argument, uint32_t flags) {
   if (C10_LIKELY(is_virtual(t))) {
     if (!device)
       device = t.device();
+    else if (*device != t.device() && (flags & kMovesNumbers) && t.dim() == 0)
+      return stand_in(t.to(*device), flags & kWritten);
     else if (*device != t.device() && !(flags & kAnyDevice))
       elsewhere();
     return stand_in(t, flags & kWritten);
