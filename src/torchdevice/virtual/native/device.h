@@ -351,6 +351,7 @@ void set_current_device(DeviceIndex device);  // raises for an index that does n
 inline Device resolve(Device d) { return d.has_index() ? d : Device(d.type(), current_device()); }
 c10::Stream current_stream(DeviceIndex device);
 void set_current_stream(c10::Stream stream);
+void expect_other_streams();  // torch itself may change the stream of a thread on the accelerator
 c10::Stream new_stream(DeviceIndex device, int priority);
 bool has_stream(DeviceIndex device, c10::StreamId id);  // whether a program can have a stream with this id
 double milliseconds();                                 // a monotonic clock

@@ -333,6 +333,8 @@ void set_current_stream(c10::Stream stream) {
   }
 }
 
+void expect_other_streams() { streams_change = backing.has_streams(); }
+
 bool has_stream(DeviceIndex device, c10::StreamId id) {
   if (!backing.has_streams()) return id >= 0;
   if (id == current_stream(device).id() || id == backing.guard().getDefaultStream(backing.device(device)).id()) return true;

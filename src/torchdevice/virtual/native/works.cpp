@@ -50,6 +50,7 @@ class WorkOfDevice final : public c10d::Work {
     waited_ = true;
     return true;
   }
+  void blockCurrentStream() override { of_backing_->blockCurrentStream(); }
   void abort() override { of_backing_->abort(); }
   float getDuration() const override { return of_backing_->getDuration(); }
   uint64_t getSequencenumber() const override { return of_backing_->getSequencenumber(); }
@@ -58,6 +59,7 @@ class WorkOfDevice final : public c10d::Work {
     if (auto future = present_future()) return future;
     auto ours = c10::make_intrusive<Future>(
         c10::ListType::create(c10::TensorType::get()), std::vector<Device>{results_.front().device()});
+    expect_other_streams();  // a future of the backing calls back on a stream of its own, which ours records an event on
     if (waited_) {
       ours->markCompleted(c10::IValue(results_));
     } else {
