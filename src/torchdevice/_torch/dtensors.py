@@ -11,6 +11,7 @@ Expiry: a tracker in torch for every generator.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import hashlib
 from collections.abc import Callable, Iterator
@@ -97,11 +98,20 @@ def _region(original: Callable[..., Any]) -> Callable[..., Any]:
         if not self.distribute_region_enabled:
             return contextlib.nullcontext()
         part = _Offset()
-        self._set_pre_op_offset(part, spec)
+        self._set_pre_op_offset(part, _in_fours(spec))
         sharded = spec.num_shards > 1
         return _drawing(self._device_handle, self._device.type, generator, int(part.offset) if sharded else None)
 
     return _distribute_region
+
+
+def _in_fours(spec: Any) -> Any:
+    """Every element taken four times. torch rounds the beginning of a shard up to a multiple of four, so that shards of
+    fewer elements would begin at the same place and draw the same numbers.
+    """
+    spec = copy.copy(spec)  # not `dataclasses.replace`, which refuses a `_StridedShard` in torch 2.13
+    spec.tensor_meta = spec.tensor_meta._replace(shape=torch.Size((*spec.shape, 4)))
+    return spec
 
 
 class _Offset:
@@ -143,8 +153,9 @@ def _offsets_for_operator(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def _compute_rng_offsets(self: Any, spec: Any) -> Any:
-        start, end = original(self, spec)
-        return (start, end) if _has_offset(self._device_handle) or spec.num_shards == 1 else (start, _SHARDED)
+        if _has_offset(self._device_handle) or spec.num_shards == 1:
+            return original(self, spec)
+        return original(self, _in_fours(spec))[0], _SHARDED
 
     return _compute_rng_offsets
 
