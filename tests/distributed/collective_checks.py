@@ -203,7 +203,8 @@ def results_of_works() -> object:
         "broadcast": (lambda: dist.broadcast(x, 0, async_op=True), [x]),
         "all_gather": (lambda: dist.all_gather(parts, x, async_op=True), parts),
         "all_gather_into_tensor": (lambda: dist.all_gather_into_tensor(whole, x, async_op=True), [whole]),
-        "reduce_scatter": (lambda: dist.reduce_scatter_tensor(out, whole, async_op=True), [out]),
+        "reduce_scatter": (lambda: dist.reduce_scatter(out, parts, async_op=True), [out]),
+        "reduce_scatter_tensor": (lambda: dist.reduce_scatter_tensor(out, whole, async_op=True), [out]),
         "all_to_all": (lambda: dist.all_to_all_single(whole, whole.clone(), async_op=True), [whole]),
     }
     for name, (call, written) in calls.items():

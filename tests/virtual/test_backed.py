@@ -321,6 +321,16 @@ def test_random_operators_of_libraries_draw_by_the_device() -> None:
         found.append(torch.ops.drawing.noise(x))
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
+
+    def draw_often() -> None:
+        for _ in range(50):
+            torch.ops.drawing.noise(x)
+
+    threads = [threading.Thread(target=draw_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert torch.equal(torch.get_rng_state(), of_host)
 
 
@@ -342,10 +352,10 @@ def test_a_composite_whose_kernel_autograd_does_not_know_is_taken_apart() -> Non
     with torch.no_grad(), torch.autocast("cuda"):
         assert model(x)[0].dtype == torch.float16
     assert "aten::lstm.input" not in torchdevice.virtual.counts()
-    cell = model(x)[0].sum()
-    # A cell of the accelerator below has no backward, and says so.
+    loss = model(x)[0].sum()
+    # The virtual accelerator has no backward of a cell, and says so.
     with pytest.raises(RuntimeError, match="_thnn_fused_lstm_cell"):
-        cell.backward()
+        loss.backward()
 
 
 @on("")

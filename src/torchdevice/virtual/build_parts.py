@@ -250,7 +250,7 @@ def install_legacy_types() -> None:
     builds.replace_set_default_tensor_type(set_default_tensor_type)
 
 
-def _inductor(kind: str) -> None:
+def _run_graphs_eagerly(kind: str) -> None:
     """Graphs of the virtual device for inductor or for CUDA graphs are compiled ahead of time and run eagerly."""
     compile_with_inductor = builds.Inductor.__call__
 
@@ -260,34 +260,21 @@ def _inductor(kind: str) -> None:
             return compile_with_inductor(self, model, inputs, **options)
         return builds.compile_without_inductor(model, inputs)
 
-    def decide() -> None:  # for callers that do not go through `torch.compile`
-        module: Any = sys.modules[builds.INDUCTOR]
-        compile_fx = module.compile_fx
+    def decide(module: str, name: str) -> None:  # for callers that do not go through that class
+        original = getattr(sys.modules[module], name)
 
-        @functools.wraps(compile_fx)
+        @functools.wraps(original)
         def compile_function(model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
             own_compiler = bool(arguments) or "inner_compile" in options
             if own_compiler or not _touches(kind, model, inputs):
-                return compile_fx(model, inputs, *arguments, **options)
+                return original(model, inputs, *arguments, **options)
             return builds.compile_without_inductor(model, inputs)
 
-        module.compile_fx = compile_function
-
-    def without_graphs() -> None:
-        module: Any = sys.modules[builds.CUDAGRAPHS]
-        with_graphs = module.cudagraphs
-
-        @functools.wraps(with_graphs)
-        def cudagraphs(model: Any, inputs: Any) -> Any:
-            if not _touches(kind, model, inputs):
-                return with_graphs(model, inputs)
-            return builds.compile_without_inductor(model, inputs)
-
-        module.cudagraphs = cudagraphs
+        setattr(sys.modules[module], name, compile_function)
 
     builds.Inductor.__call__ = compile_graph
-    when_imported(builds.INDUCTOR, "compile_fx", decide)
-    when_imported(builds.CUDAGRAPHS, "cudagraphs", without_graphs)
+    for module, name in ((builds.INDUCTOR, "compile_fx"), (builds.CUDAGRAPHS, "cudagraphs")):
+        when_imported(module, name, functools.partial(decide, module, name))
 
 
 def _touches(kind: str, model: Any, inputs: Any) -> bool:
@@ -357,7 +344,7 @@ def _hide_triton() -> None:
 
 def install_compilers(kind: str) -> None:
     compilers.when_dynamo_is_imported(compilers.leave_untraced)
-    _inductor(kind)
+    _run_graphs_eagerly(kind)
     if kind != "mps":
         _hide_triton()
         builds.expect_no_compilers()

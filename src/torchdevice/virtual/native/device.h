@@ -16,6 +16,7 @@
 //   history.cpp      the history of allocations and frees
 //   native.cpp       operators that need their own kernel
 //   attention.cpp    attention, one of them
+//   works.cpp        the works that collectives return
 //   api.cpp          the C functions that Python calls; only these are exported
 //
 // A *virtual* tensor has the virtual device type (mps, cuda, xpu). Its bytes belong to the *backing*, whose kernels

@@ -6,7 +6,8 @@
 // in native.cpp. The remaining ones are operators of other libraries with the tag `nondeterministic_seeded`, which use
 // the default generator of the backing. On an accelerator this is that of the virtual device. On the CPU it gets the
 // state of the virtual device's generator for the duration of the call (`Drawing`). Such calls are serialised, so
-// virtual devices do not share numbers. A thread that draws on the CPU during such a call does.
+// virtual devices do not share numbers. A thread that draws on the CPU during such a call does. If the CPU computes an
+// operator that the backing lacks, the generator of the virtual device draws the seed (`compute_on_host`).
 #include "fallback.h"
 #include "relabel.h"
 #include "works.h"
@@ -217,33 +218,19 @@ Plan plan_of(const c10::OperatorHandle& op, OpRecord* record) {
   return {plan->data() + 1, plan->data() + plan->size()};
 }
 
-// While an object of this class exists, the generator of the backing continues from the state of the virtual device's
-// generator. The mutexes of the generators are held only to read and write a state, because the kernel locks them
-// itself.
-class Drawing {
+// The default generator of the backing or of the CPU, used for the virtual device. At the end it gets its state back.
+// One thread at a time, so that each restores the state that the program left. The mutexes of the generators are held
+// only to read and write a state, because kernels lock them.
+class Borrowed {
  public:
-  explicit Drawing(Device device)
-      : alone_(one_at_a_time()),
-        ours_(backing_generator(std::nullopt, device)),
-        own_(at::globalContext().defaultGenerator(backing.device(device.index()))) {
-    if (ours_ == own_) return;
-    before_ = state_of(own_);
-    set_state(own_, state_of(ours_));
+  explicit Borrowed(Device from) : alone_(one_at_a_time()), generator_(at::globalContext().defaultGenerator(from)) {
+    before_ = state_of(generator_);
   }
-  ~Drawing() {
-    if (ours_ == own_) return;
-    set_state(ours_, state_of(own_));
-    set_state(own_, before_);
-  }
-  Drawing(const Drawing&) = delete;
-  Drawing& operator=(const Drawing&) = delete;
+  ~Borrowed() { set_state(generator_, before_); }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  at::Generator& generator() { return generator_; }
 
- private:
-  // Recursive: a kernel in Python may call another operator that draws.
-  static std::recursive_mutex& one_at_a_time() {
-    static auto* mutex = new std::recursive_mutex;
-    return *mutex;
-  }
   static Tensor state_of(at::Generator& generator) {
     std::lock_guard<std::mutex> lock(generator.mutex());
     return generator.get_state();
@@ -252,29 +239,37 @@ class Drawing {
     std::lock_guard<std::mutex> lock(generator.mutex());
     generator.set_state(state);
   }
+
+ private:
+  // Recursive: a kernel in Python may call another operator that draws.
+  static std::recursive_mutex& one_at_a_time() {
+    static auto* mutex = new std::recursive_mutex;
+    return *mutex;
+  }
   std::lock_guard<std::recursive_mutex> alone_;
-  at::Generator ours_, own_;
+  at::Generator generator_;
   Tensor before_;
 };
 
-// While an object of this class exists, the default generator of the CPU starts from a seed. Other threads may draw.
-class SeededHost {
+// While an object of this class exists, the default generator of the backing continues from the state of the virtual
+// device's generator, unless it is that generator.
+class Drawing {
  public:
-  explicit SeededHost(uint64_t seed) : generator_(at::globalContext().defaultGenerator(c10::kCPU)) {
-    std::lock_guard<std::mutex> lock(generator_.mutex());
-    before_ = generator_.get_state();
-    generator_.set_current_seed(seed);
+  explicit Drawing(Device device) : ours_(backing_generator(std::nullopt, device)) {
+    const Device there = backing.device(device.index());
+    if (ours_ == at::globalContext().defaultGenerator(there)) return;
+    borrowed_.emplace(there);
+    Borrowed::set_state(borrowed_->generator(), Borrowed::state_of(ours_));
   }
-  ~SeededHost() {
-    std::lock_guard<std::mutex> lock(generator_.mutex());
-    generator_.set_state(before_);
+  ~Drawing() {
+    if (borrowed_) Borrowed::set_state(ours_, Borrowed::state_of(borrowed_->generator()));
   }
-  SeededHost(const SeededHost&) = delete;
-  SeededHost& operator=(const SeededHost&) = delete;
+  Drawing(const Drawing&) = delete;
+  Drawing& operator=(const Drawing&) = delete;
 
  private:
-  at::Generator generator_;
-  Tensor before_;
+  at::Generator ours_;
+  std::optional<Borrowed> borrowed_;
 };
 
 std::atomic<bool> host_allowed{true};
@@ -305,7 +300,12 @@ void compute_on_host(const c10::OperatorHandle& op, Stack* stack, OpRecord* reco
       if (is_virtual(t)) device = t.device();
     });
   if (at == kImplied) {
-    const SeededHost seeded(drawn_seed(std::nullopt, device));
+    const uint64_t seed = drawn_seed(std::nullopt, device);
+    Borrowed of_host(Device(c10::kCPU));
+    {
+      std::lock_guard<std::mutex> lock(of_host.generator().mutex());
+      of_host.generator().set_current_seed(seed);
+    }
     return at::native::cpu_fallback(op, stack, kRefuseViews);
   }
   c10::IValue& generator = (*stack)[base + at];

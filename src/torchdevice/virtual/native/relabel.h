@@ -148,6 +148,9 @@ void each_tensor(const c10::IValue& v, F f) {
     if (v.toTensor().defined()) f(v.toTensor());
   } else if (v.isTensorList()) {
     for (const Tensor& t : v.toTensorVector()) f(t);
+  } else if (v.isList()) {  // Tensor[][]: collectives
+    for (const c10::IValue& inner : v.toListRef())
+      if (inner.isTensorList()) each_tensor(inner, f);
   }
 }
 

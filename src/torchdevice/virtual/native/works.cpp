@@ -86,23 +86,12 @@ class WorkOfDevice final : public c10d::Work {
   std::atomic<bool> waited_{false};
 };
 
-// What a collective writes is its first argument: a tensor, a list, or a list of lists.
-std::vector<Tensor> written_by_collective(const c10::IValue& first) {
-  std::vector<Tensor> found;
-  if (first.isList() && first.toListRef().size() && first.toListRef()[0].isTensorList()) {
-    for (const c10::IValue& inner : first.toListRef())
-      for (const Tensor& t : inner.toTensorVector()) found.push_back(t);
-  } else {
-    each_tensor(first, [&](const Tensor& t) { found.push_back(t); });
-  }
-  return found;
-}
-
 }  // namespace
 
 void give_work_its_results(const c10::IValue& first, c10::IValue& result) {
   if (!result.isCustomClass()) return;
-  auto written = written_by_collective(first);
+  std::vector<Tensor> written;
+  each_tensor(first, [&](const Tensor& t) { written.push_back(t); });
   if (written.empty() || !is_virtual(written.front())) return;
   auto work = result.toCustomClass<c10d::Work>();
   if (work) result = c10::IValue(c10::intrusive_ptr<c10d::Work>(c10::make_intrusive<WorkOfDevice>(work, std::move(written))));
