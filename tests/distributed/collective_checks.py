@@ -210,6 +210,8 @@ def results_of_works() -> object:
     for name, (call, written) in calls.items():
         work = call()
         future = work.get_future()
+        future.wait()
+        assert work.is_success(), name
         work.wait()
         for found in (future.wait(), future.then(lambda done: done.value()).wait(), work.result()):
             assert [(each.device, each.data_ptr()) for each in found] == [

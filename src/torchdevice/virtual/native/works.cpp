@@ -30,8 +30,16 @@ class WorkOfDevice final : public c10d::Work {
     const auto future = present_future();
     return waited_ || (future ? future->completed() : of_backing_->isCompleted());
   }
-  bool isSuccess() const override { return waited_ || of_backing_->isSuccess(); }
-  std::exception_ptr exception() const override { return waited_ ? nullptr : of_backing_->exception(); }
+  bool isSuccess() const override {
+    const auto future = present_future();
+    return waited_ || (future ? future->completed() && !future->hasError() : of_backing_->isSuccess());
+  }
+  std::exception_ptr exception() const override {
+    const auto future = present_future();
+    if (waited_) return nullptr;
+    if (future) return future->hasError() ? future->exception_ptr() : nullptr;
+    return of_backing_->exception();
+  }
   int sourceRank() const override { return of_backing_->sourceRank(); }
   std::vector<Tensor> result() override {
     if (!isCompleted()) of_backing_->result();  // raises what the backend raises
@@ -76,7 +84,7 @@ class WorkOfDevice final : public c10d::Work {
   }
 
  private:
-  c10::intrusive_ptr<Future> present_future() {
+  c10::intrusive_ptr<Future> present_future() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return future_;
   }
