@@ -38,7 +38,10 @@ COMMANDS = (
     ("doctor",),
 )
 # The suites that touch private names of torch, and those of packages that builds for CUDA bring along (Triton).
-PRIVATE = ("tests/answers", "tests/fallback", "tests/packages", "tests/policy", "tests/translate", "tests/virtual")
+PRIVATE = (
+    *("tests/answers", "tests/distributed", "tests/fallback", "tests/packages"),
+    *("tests/policy", "tests/translate", "tests/virtual"),
+)
 
 
 @dataclass
