@@ -14,7 +14,7 @@ from tests.virtual.harness import on
 RANKS = 4
 
 
-def _drawn_by_each_rank(size: int) -> list[tuple[float, ...]]:
+def _drawn_by_each_rank(size: int, device: str) -> list[tuple[float, ...]]:
     """The numbers of a tensor with `size` elements per rank."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Shard
@@ -23,16 +23,16 @@ def _drawn_by_each_rank(size: int) -> list[tuple[float, ...]]:
     drawn = []
     for rank in range(RANKS):
         dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=RANKS)
-        mesh = init_device_mesh("cuda", (RANKS,))
-        sharded = DTensor.from_local(torch.ones(size, device="cuda"), mesh, [Shard(0)])
+        mesh = init_device_mesh(device, (RANKS,))
+        sharded = DTensor.from_local(torch.ones(size, device=device), mesh, [Shard(0)])
         torch.manual_seed(8)
         drawn.append(tuple(torch.rand_like(sharded).to_local().tolist()))
         dist.destroy_process_group()
     return drawn
 
 
-def _check(size: int) -> None:
-    numbers = [number for part in _drawn_by_each_rank(size) for number in part]
+def _check(size: int, device: str = "cuda") -> None:
+    numbers = [number for part in _drawn_by_each_rank(size, device) for number in part]
     assert len(set(numbers)) == len(numbers) == RANKS * size, numbers
 
 
@@ -40,6 +40,12 @@ def _check(size: int) -> None:
 @on("cuda")
 def test_shards_of_every_size_differ(size: int) -> None:
     _check(size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+@on("xpu")
+def test_shards_of_every_size_differ_on_xpu(size: int) -> None:
+    _check(size, "xpu")
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])

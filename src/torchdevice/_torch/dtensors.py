@@ -121,26 +121,33 @@ class _Offset:
 
 
 def _patch_operator() -> Callable[[], None] | None:
-    """In torch 2.13 and later, CUDA tensors draw in an operator, which compiled programs contain, not in a region."""
+    """In torch 2.13 and later, CUDA tensors draw in an operator, which compiled programs contain, not in a region.
+
+    In torch 2.15 and later, tensors of the other accelerators do so too.
+    """
     import torch._prims.rng_prims as module
 
     operator: Any = getattr(module, "run_dtensor_rng_op", None)
     if operator is None:
         return None
-    key, select = torch._C.DispatchKey.CUDA, torch._C.DispatchKey.BackendSelect
-    before = {each: operator.py_kernels[each] for each in (key, select)}
+    keys = torch._C.DispatchKey
+    before = {
+        key: operator.py_kernels[key] for key in (keys.CUDA, keys.XPU, keys.BackendSelect) if key in operator.py_kernels
+    }
 
     def kernel(start: int, end: int, drawing: Any, first: Any, *others: Any, **options: Any) -> Any:
-        if first.device.type != "cuda" or _has_offset(torch.cuda):
-            return before[select](start, end, drawing, first, *others, **options)
-        with _drawing(torch.cuda, "cuda", None, start if end == _SHARDED else None):
+        kind = first.device.type
+        namespace = torch.get_device_module(kind)
+        if kind == "cpu" or _has_offset(namespace):
+            return before[keys.BackendSelect](start, end, drawing, first, *others, **options)
+        with _drawing(namespace, kind, None, start if end == _SHARDED else None):
             return drawing(first, *others, **options)
 
     def put(kernels: dict[Any, Any]) -> None:
         operator.py_kernels.update(kernels)
         operator._dispatch_cache.clear()
 
-    put({key: kernel, select: kernel})
+    put(dict.fromkeys(before, kernel))
     return functools.partial(put, before)
 
 
